@@ -1,0 +1,223 @@
+"""Settings, in two kinds: what must be equal on every node of a group, and what each node has for itself.
+
+Every field gives its unit, its default and the reason for it. Settings are checked once, here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from dledger.errors import ConfigError, UnknownOption
+from dledger.types import NodeId
+
+T = TypeVar("T")
+MIB: Final = 1 << 20
+NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,127}")
+
+
+def check_name(what: str, name: str) -> str:
+    """Names of topics, groups and nodes go into messages and sometimes file names, so they are plain.
+
+    Raises:
+        ConfigError: the name is empty, too long, ``.``, ``..``, or has other characters.
+    """
+    if not NAME.fullmatch(name) or name in {".", ".."}:
+        raise ConfigError(f"{what} {name!r}: use 1 to 127 of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """`` (did you mean X?)``, or nothing when no known name is like it."""
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def parse_peers(text: str) -> dict[NodeId, str]:
+    """``n0-host:port;n1-host:port`` as node -> ``host:port``, DLedger's way to name a group.
+
+    Raises:
+        ConfigError: a part is not of that form, or a name stands twice.
+    """
+    peers: dict[NodeId, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(";"))):
+        node, dash, address = part.partition("-")
+        host, colon, port = address.rpartition(":")
+        if not (dash and colon and host and port.isdecimal() and 0 < int(port) < 65536):
+            raise ConfigError(f"peer {part!r}: write n0-host:port;n1-host:port")
+        if node in peers:
+            raise ConfigError(f"peers: node {node!r} stands twice in {text!r}")
+        peers[NodeId(check_name("node id", node))] = address
+    if not peers:
+        raise ConfigError("peers: no node is named; write n0-host:port;n1-host:port")
+    return peers
+
+
+def format_peers(peers: dict[NodeId, str]) -> str:
+    """The inverse of `parse_peers`."""
+    return ";".join(f"{node}-{address}" for node, address in peers.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """What every node of a group must agree on."""
+
+    group: str = "default"
+    """Identity of the group. Stores and messages carry it; one of another group is refused."""
+    members: tuple[NodeId, ...] = (NodeId("n0"),)
+    """All voters, in the order of their preference lists."""
+    heartbeat_ms: int = 100
+    """Time between a leader's heartbeats (D11)."""
+    election_ms: int = 1000
+    """Shortest patience of a follower, and how long a leader goes on without a quorum of answers; each wait is drawn
+    from [election_ms, 2 * election_ms). Ten heartbeats, so that a pause of the process is not an election (D11)."""
+    vote_interval_ms: int = 150
+    """Shortest pause before the next vote round after one that was not won; drawn from [1, 2) times this."""
+    ack_timeout_ms: int = 10_000
+    """An append that no quorum acknowledged by then is answered WAIT_QUORUM_ACK_TIMEOUT; it may still commit."""
+    push_timeout_ms: int = 1000
+    """An unanswered push is sent again after this, as DLedger's maxPushTimeOutMs."""
+    push_window_bytes: int = 32 * MIB
+    """Unacknowledged bytes in flight to one follower."""
+    push_batch_bytes: int = 4 * MIB
+    """Bytes of entries in one push, unless a single entry is larger."""
+    pending_bytes: int = 64 * MIB
+    """Appends that a leader holds uncommitted; more is refused with LEADER_PENDING_FULL."""
+    max_body_bytes: int = 8 * MIB
+    """Largest body of an entry."""
+    segment_bytes: int = 1024 * MIB
+    """Size of each data file. Equal on all nodes, because an entry's pos is."""
+    index_file_bytes: int = 5 * MIB * 32
+    """Size of each index file: DLedger's default, five million units of 32 bytes."""
+    preferred_leaders: tuple[NodeId, ...] = ()
+    """Leadership moves to one of these whenever it is up to date."""
+    max_transfer_lag: int = 1000
+    """A transfer to a follower that is more entries behind is refused (FALL_BEHIND_TOO_MUCH)."""
+
+    def __post_init__(self) -> None:
+        check_name("group", self.group)
+        for member in (*self.members, *self.preferred_leaders):
+            check_name("node id", member)
+        if not self.members or len(set(self.members)) != len(self.members):
+            raise ConfigError(f"members must be different nodes, at least one: {self.members}")
+        if not set(self.preferred_leaders) <= set(self.members):
+            raise ConfigError(f"preferred leaders {self.preferred_leaders} are not all members {self.members}")
+        if not 0 < 3 * self.heartbeat_ms <= self.election_ms:
+            raise ConfigError(f"election_ms {self.election_ms} is under three times heartbeat_ms {self.heartbeat_ms}")
+        if self.max_body_bytes + 4096 > self.segment_bytes:
+            raise ConfigError(f"a body of max_body_bytes {self.max_body_bytes} does not fit segment_bytes")
+        if self.index_file_bytes % 32:
+            raise ConfigError(f"index_file_bytes {self.index_file_bytes} is no multiple of 32, the size of a unit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """What each node has for itself."""
+
+    node_id: NodeId
+    directory: Path
+    """Holds this node's files, nobody else's."""
+    host: str = "127.0.0.1"
+    """Where it listens. Loopback unless told otherwise: there is no authentication."""
+    port: int = 0
+    """0: any free one, printed and written to the store."""
+    flush: str = "sync"
+    """``sync``: acknowledge after fdatasync. ``async``: from the page cache, as DLedger and Kafka do; a power cut of a
+    quorum can then lose acknowledged records."""
+    retention_ms: int = 0
+    """Data files whose newest record is older go. 0: kept for ever."""
+    retention_bytes: int = 0
+    """Oldest data files go while all together are larger. 0: no limit."""
+    delete_when: str = ""
+    """Hours of the day (``04`` or ``04;16``) in which expired files may go; empty: any."""
+    disk_warn_ratio: float = 0.90
+    """Used share of the disk from which expired files go at once, whatever the hour."""
+    disk_full_ratio: float = 0.97
+    """Used share from which writes are refused; nothing unexpired is ever deleted to make room (D12)."""
+    disk_reserve_bytes: int = 64 * MIB
+    """Writes are refused when less than this is free."""
+    max_connections: int = 4096
+    """More are closed at once."""
+    max_client_bytes: int = 64 * MIB
+    """Unanswered request bytes of all clients; more are not read until some are answered."""
+    cache_bytes: int = 32 * MIB
+    """Newest entries kept in memory for followers and tailing readers."""
+    checkpoint_bytes: int = 256 * MIB
+    """The catalog is saved after this much log, so that a restart replays no more."""
+    idle_timeout_ms: int = 0
+    """End by itself when nobody has used the node for this long and ``parent_pid`` is gone. 0: never."""
+    parent_pid: int = 0
+    """The process that asked for this node; see ``idle_timeout_ms``."""
+
+    def __post_init__(self) -> None:
+        check_name("node id", self.node_id)
+        if self.flush not in {"sync", "async"}:
+            raise ConfigError(f"flush {self.flush!r}: write 'sync' or 'async'")
+        if not 0 < self.disk_warn_ratio <= self.disk_full_ratio <= 1:
+            raise ConfigError("disk_warn_ratio and disk_full_ratio must be in (0, 1], the first one not above")
+        for hour in filter(None, self.delete_when.split(";")):
+            if not (hour.isdecimal() and int(hour) < 24):
+                raise ConfigError(f"delete_when {self.delete_when!r}: write hours, as in '04' or '04;16'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """How a client talks to a group."""
+
+    connect_timeout_ms: int = 2000
+    """For one address; then the next one is tried."""
+    request_timeout_ms: int = 30_000
+    """For one call with all its retries; then Unavailable (nothing sent) or OutcomeUnknown."""
+    retry_min_ms: int = 20
+    """First pause before asking again; doubled up to retry_max_ms."""
+    retry_max_ms: int = 250
+    """Longest pause, short against an election so that a new leader is found at once."""
+    max_in_flight: int = 1024
+    """Requests of one producer that wait for their answers."""
+    max_in_flight_bytes: int = 32 * MIB
+    """Bytes of one producer that wait for their answers."""
+    batch_bytes: int = 2 * MIB
+    """Size at which a producer closes a batch."""
+    linger_ms: float = 2
+    """Longest wait of a producer for more records."""
+    compression: str = "none"
+    """``none``, ``lz4`` or ``zstd``, of the Arrow buffers."""
+    idempotent: bool = True
+    """Retries carry (producer id, epoch, sequence), so that none doubles."""
+
+    def __post_init__(self) -> None:
+        if self.compression not in {"none", "lz4", "zstd"}:
+            raise ConfigError(f"compression {self.compression!r}: write 'none', 'lz4' or 'zstd'")
+
+
+def from_settings(cls: type[T], settings: dict[str, Any]) -> T:
+    """Build a config from keyword settings.
+
+    Raises:
+        UnknownOption: a name that the config does not have, with the nearest one that it has.
+    """
+    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    for name in settings:
+        if name not in known:
+            raise UnknownOption(f"unknown setting {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    return cls(**settings)
+
+
+EMBEDDED_DEFAULTS: Final[dict[str, Any]] = {"segment_bytes": 256 * MIB, "index_file_bytes": 4 * MIB}
+"""A laptop's group: smaller files, so that a first log costs little disk."""
+
+__all__ = [
+    "EMBEDDED_DEFAULTS",
+    "MIB",
+    "ClientConfig",
+    "GroupConfig",
+    "NodeConfig",
+    "check_name",
+    "format_peers",
+    "from_settings",
+    "nearest",
+    "parse_peers",
+]

@@ -1,0 +1,161 @@
+"""One tree for everything that goes wrong.
+
+Each error is *definite* (nothing was written, nothing will be) or *indefinite* (it may have been), and says whether
+asking again can help. Every message names the thing and the way out::
+
+    DLedgerError
+    |-- ConfigError             you asked for something that cannot be        definite
+    |   `-- UnknownOption       ... with the nearest known name
+    |-- PathError               a path is a file, not writable, or full       definite
+    |-- WrongGroup              that store or address belongs to another      definite
+    |-- PortInUse               somebody else listens there                   definite
+    |-- JavaMissing             Spark needs a Java that is not here           definite
+    |-- Unavailable             no node, or no leader, could be reached       definite, retriable
+    |   |-- NotLeader           ask .leader_id                                definite, retriable
+    |   |-- QueueFull           the leader has enough in flight               definite, retriable
+    |   `-- Behind              this replica has not got that far             definite, retriable
+    |-- OutcomeUnknown          sent, never answered                          INDEFINITE, retriable with a session
+    |-- DiskFull                the leader refuses writes                     definite
+    |-- TopicNotFound, TopicExists, TopicRecreated                            definite
+    |-- OffsetOutOfRange        .begin and .end say which range there is      definite
+    |-- RecordTooLarge          over the group's limit                        definite
+    |-- ProducerFenced          a newer session took over                     definite
+    |-- OutOfOrderSequence      a batch before this one is missing            definite, retriable in order
+    |-- TransactionError        a stage is gone or incomplete                 definite
+    |-- CorruptEntry            stored bytes do not match their checksum      definite
+    |-- StorageError            the disk failed: the node stops               INDEFINITE
+    |   `-- CorruptStore        files contradict themselves: never guess      INDEFINITE
+    `-- ProtocolError           a peer or client broke the protocol           definite
+        `-- FrameTooLarge       a frame over the limit                        definite
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DLedgerError(Exception):
+    """Root of all errors of this package."""
+
+    definite: ClassVar[bool] = True
+    """True: not written, never will be. False: it may have been."""
+    retriable: ClassVar[bool] = False
+    """True: the same request can succeed later or elsewhere."""
+
+
+class ConfigError(DLedgerError, ValueError):
+    """A setting, option or argument cannot be."""
+
+
+class UnknownOption(ConfigError):
+    """No such option; the message has the nearest known one."""
+
+
+class PathError(DLedgerError, OSError):
+    """A path cannot be used."""
+
+
+class WrongGroup(DLedgerError):
+    """A store or an address belongs to another group or node."""
+
+
+class PortInUse(DLedgerError, OSError):
+    """Another process listens on the port."""
+
+
+class JavaMissing(DLedgerError):
+    """No Java, or one that is too old for Spark."""
+
+
+class Unavailable(DLedgerError):
+    """No node or no leader could be reached in time; nothing was sent."""
+
+    retriable = True
+
+
+class NotLeader(Unavailable):
+    """This node does not lead."""
+
+    def __init__(self, message: str, leader_id: str = "") -> None:
+        super().__init__(message)
+        self.leader_id = leader_id
+
+
+class QueueFull(Unavailable):
+    """The leader has as much in flight as it may hold."""
+
+
+class Behind(Unavailable):
+    """This replica has not applied that far yet."""
+
+
+class OutcomeUnknown(DLedgerError):
+    """The request was sent and not answered: it may or may not have been done."""
+
+    definite = False
+    retriable = True
+
+
+class DiskFull(DLedgerError):
+    """The leader's disk is over its full level; it refuses writes and deletes nothing unexpired."""
+
+
+class TopicNotFound(DLedgerError, LookupError):
+    """There is no such topic."""
+
+
+class TopicExists(DLedgerError):
+    """The topic is there already."""
+
+
+class TopicRecreated(DLedgerError):
+    """The topic was deleted and created again: old offsets mean nothing in it."""
+
+
+class OffsetOutOfRange(DLedgerError, LookupError):
+    """The offset is not kept any more or not there yet; ``begin`` and ``end`` say what is."""
+
+    def __init__(self, message: str, begin: int = 0, end: int = 0) -> None:
+        super().__init__(message)
+        self.begin = begin
+        self.end = end
+
+
+class RecordTooLarge(DLedgerError, ValueError):
+    """One record is over the group's limit."""
+
+
+class ProducerFenced(DLedgerError):
+    """A newer session with the same name took over."""
+
+
+class OutOfOrderSequence(DLedgerError):
+    """A batch before this one has not arrived."""
+
+    retriable = True
+
+
+class TransactionError(DLedgerError):
+    """A stage timed out, is incomplete, or was committed in another way."""
+
+
+class CorruptEntry(DLedgerError):
+    """Stored bytes do not match their checksum; they are never served."""
+
+
+class StorageError(DLedgerError):
+    """Reading, writing or syncing a file failed. Fatal for the node: it stops and never retries (D2)."""
+
+    definite = False
+
+
+class CorruptStore(StorageError):
+    """A store's files contradict themselves in a way that no crash explains."""
+
+
+class ProtocolError(DLedgerError):
+    """Bytes that no correct program sends."""
+
+
+class FrameTooLarge(ProtocolError):
+    """A frame over the limit."""

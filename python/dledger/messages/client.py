@@ -1,0 +1,263 @@
+"""What clients ask a node and what it answers. Record bytes travel as the frame's payload, beside these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from dledger.messages.codes import Code
+from dledger.messages.command import Command
+from dledger.types import Index, NodeId
+
+
+class OffsetKind(IntEnum):
+    """Which offsets are asked for."""
+
+    BEGIN = 0
+    END = 1
+    TIME = 2
+    """The first offset whose timestamp is at or after the one given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelloRequest:
+    """The first frame on every connection. ``group`` may be empty for a client that takes any group."""
+
+    group: str = ""
+    node_id: str = ""
+    """Set by a peer, empty for a client."""
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelloResponse:
+    code: Code
+    message: str = ""
+    group: str = ""
+    node_id: NodeId = NodeId("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataRequest:
+    """Who leads, who is in the group, which topics are there. No names: all topics."""
+
+    topics: tuple[str, ...] = ()
+    all_topics: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """``topic_id`` is the number in batch headers; ``log_id`` names this life of the topic for ever."""
+
+    name: str
+    topic_id: int
+    log_id: str
+    partitions: int
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResponse:
+    """``leader_id`` is empty while there is none. Names that were asked for and are missing are not topics."""
+
+    code: Code
+    message: str = ""
+    group: str = ""
+    node_id: NodeId = NodeId("")
+    leader_id: NodeId = NodeId("")
+    term: int = -1
+    peers: dict[str, str] = field(default_factory=dict)
+    topics: tuple[TopicInfo, ...] = ()
+    max_body_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRequest:
+    """Payload: one body (see ``dledger.batch``). Answered when it is committed and applied."""
+
+    timeout_ms: int = 2500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResponse:
+    """``base_offset`` is the first record's offset, -1 for a staged batch."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    base_offset: int = -1
+    index: Index = Index(-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteRequest:
+    """Commit this command and answer with what the catalog made of it."""
+
+    command: Command
+    timeout_ms: int = 2500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteResponse:
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Stored bodies that cover [start_offset, end_offset); end -1 is "whatever is committed".
+
+    With ``wait_ms`` the node holds the request until a record is there. Served by any replica; one that has not
+    applied ``start_offset`` yet waits, then answers BEHIND. Below the first kept offset: OFFSET_OUT_OF_RANGE.
+    """
+
+    topic_id: int
+    partition: int
+    start_offset: int
+    end_offset: int = -1
+    max_bytes: int = 4 << 20
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedBatch:
+    """One body in the payload; its records have offsets from ``base_offset`` on. ``size`` and ``crc`` are the body's,
+    crc 0 when it was stored unverified."""
+
+    base_offset: int
+    count: int
+    size: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """Payload: the bodies, one behind the other, byte for byte as on disk. At least one when any is there, even over
+    ``max_bytes``."""
+
+    code: Code
+    message: str = ""
+    begin_offset: int = 0
+    end_offset: int = 0
+    batches: tuple[FetchedBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRequest:
+    """Offsets of every partition of these topics. Linearizable (leader only) unless ``stale``.
+
+    ``newer_than`` (topic -> partition -> offset) with ``wait_ms``: answer when any end offset is above, or in time.
+    """
+
+    topics: tuple[str, ...]
+    kind: OffsetKind = OffsetKind.END
+    timestamp_us: int = 0
+    stale: bool = False
+    newer_than: dict[str, dict[int, int]] = field(default_factory=dict)
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsResponse:
+    """``offsets``: topic -> partition -> offset; for TIME -1 where no record is that new. ``log_ids``: topic -> id."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    log_ids: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRequest:
+    """Cut [start, end) at batch borders into pieces of about ``target_bytes`` stored bytes; at most ``max_pieces``."""
+
+    topic_id: int
+    partition: int
+    start_offset: int
+    end_offset: int
+    target_bytes: int
+    max_pieces: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitResponse:
+    """``cuts``: (end offset, stored bytes) of each piece, in order; the last end is the asked one unless max_pieces
+    came first."""
+
+    code: Code
+    message: str = ""
+    cuts: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRequest:
+    """A consumer group's committed offsets; an empty name lists the groups."""
+
+    consumer_group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupResponse:
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    groups: tuple[str, ...] = ()
+    offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRequest:
+    """How this one node is doing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusResponse:
+    """``status``: plain values by name (role, term, leader, begin, end, durable and commit index, peers' watermarks,
+    disk level, ...), documented in docs/operations.md."""
+
+    code: Code
+    status: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferRequest:
+    """Hand leadership to ``to``; answered when it leads or the attempt is given up."""
+
+    to: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferResponse:
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+
+
+ClientRequest = (
+    HelloRequest
+    | MetadataRequest
+    | AppendRequest
+    | ExecuteRequest
+    | FetchRequest
+    | OffsetsRequest
+    | SplitRequest
+    | GroupRequest
+    | StatusRequest
+    | TransferRequest
+)
+ClientResponse = (
+    HelloResponse
+    | MetadataResponse
+    | AppendResponse
+    | ExecuteResponse
+    | FetchResponse
+    | OffsetsResponse
+    | SplitResponse
+    | GroupResponse
+    | StatusResponse
+    | TransferResponse
+)

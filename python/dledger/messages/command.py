@@ -1,0 +1,99 @@
+"""What an entry that carries no records asks of the catalog. Every node applies it alike, so it holds every input:
+times are stamped by the leader, ids are made by the asker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic:
+    """A new topic with its own log id; ``if_absent`` makes an existing one with as many partitions a success."""
+
+    name: str
+    log_id: str
+    partitions: int = 1
+    settings: dict[str, str] = field(default_factory=dict)
+    if_absent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic:
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducer:
+    """Open a producer session, or with a known ``producer_name`` raise its epoch and fence the former holder."""
+
+    producer_name: str
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStage:
+    """A place for batches that get offsets only when (writer_id, sequence) commits it."""
+
+    writer_id: str
+    sequence: int
+    label: str
+    """Who writes it, for people: e.g. ``partition 3 attempt 0``."""
+    timeout_ms: int
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSum:
+    """What a stage must hold to be committed."""
+
+    stage_id: int
+    batches: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTransaction:
+    """Give every staged batch its offsets at once, stage by stage in this order. A repeat is a success that changes
+    nothing; the answer is the first one's."""
+
+    writer_id: str
+    sequence: int
+    stages: tuple[StageSum, ...] = ()
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransaction:
+    """Drop the stages of (writer_id, sequence); never undoes a commit. Without ``stage_ids``: all of them."""
+
+    writer_id: str
+    sequence: int
+    stage_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expire:
+    """The leader's clock says it is ``time_ms``: drop stages and sessions whose time is over."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    """A consumer group has processed everything below these offsets: topic -> partition -> offset."""
+
+    consumer_group: str
+    offsets: dict[str, dict[int, int]]
+    time_ms: int = 0
+
+
+Command = (
+    CreateTopic
+    | DeleteTopic
+    | InitProducer
+    | OpenStage
+    | CommitTransaction
+    | AbortTransaction
+    | Expire
+    | CommitOffsets
+)

@@ -1,0 +1,163 @@
+"""What the nodes of a group say to one another, in DLedger's words.
+
+Every message travels one way and names its group, sender and receiver, so that a stray or replayed one is
+recognised (D6). ``term`` is the sender's, -1 where it has none to offer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from dledger.messages.codes import Code
+from dledger.messages.entry import Entry
+from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, Term
+
+
+class VoteResult(IntEnum):
+    """A voter's answer; names and order are DLedger's."""
+
+    UNKNOWN = 0
+    ACCEPT = 1
+    REJECT_UNKNOWN_LEADER = 2
+    REJECT_UNEXPECTED_LEADER = 3
+    REJECT_EXPIRED_VOTE_TERM = 4
+    REJECT_ALREADY_VOTED = 5
+    REJECT_ALREADY_HAS_LEADER = 6
+    REJECT_TERM_NOT_READY = 7
+    REJECT_TERM_SMALL_THAN_LEDGER = 8
+    REJECT_EXPIRED_LEDGER_TERM = 9
+    REJECT_SMALL_LEDGER_END_INDEX = 10
+    REJECT_TAKING_LEADERSHIP = 11
+
+
+class PushType(IntEnum):
+    """The four things an EntryDispatcher pushes."""
+
+    APPEND = 0
+    COMMIT = 1
+    COMPARE = 2
+    TRUNCATE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """A candidate asks for a vote; with ``pre_vote`` only whether it would get one."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    ledger_end: Position
+    pre_vote: bool = False
+    transfer: bool = False
+    """The leader asked the candidate to take over, so a living leader is no reason to refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse:
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    request_term: Term
+    """The term that was asked for, so that a late answer is not counted in another round."""
+    result: VoteResult
+    pre_vote: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatRequest:
+    """The leader lives. ``round`` numbers the beats of a term, for reads that wait for a quorum of answers."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    leader_id: NodeId
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatResponse:
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    code: Code
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushEntryRequest:
+    """Leader to follower. APPEND carries consecutive entries right behind ``previous``; COMPARE asks whether the
+    follower holds ``previous``; TRUNCATE orders it to cut everything behind ``previous``, which it holds; COMMIT only
+    moves ``commit_index``, which every kind carries."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    leader_id: NodeId
+    type: PushType
+    previous: Position = NOWHERE
+    commit_index: Index = NO_INDEX
+    entries: tuple[Entry, ...] = ()
+
+    def __str__(self) -> str:
+        count = f" +{len(self.entries)}" if self.entries else ""
+        return (
+            f"{self.type.name} {self.local_id}>{self.remote_id} t{self.term} after {self.previous.index}@"
+            f"{self.previous.term}{count} commit {self.commit_index}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushEntryResponse:
+    """``index`` is the follower's durable watermark for APPEND (its log matches the leader's up to there), the
+    compared index for COMPARE and TRUNCATE. On INCONSISTENT_STATE ``x_term`` and ``x_index`` name the follower's term
+    at the compared index and that term's first index there (fast back-up over whole terms)."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    type: PushType
+    code: Code
+    index: Index = NO_INDEX
+    begin_index: Index = NO_INDEX
+    end_index: Index = NO_INDEX
+    x_term: Term = NO_TERM
+    x_index: Index = NO_INDEX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipTransferRequest:
+    """The leader asks ``remote_id`` to take over once its log reaches ``take_leadership_index``."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    take_leadership_index: Index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipTransferResponse:
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    code: Code
+
+
+PeerMessage = (
+    VoteRequest
+    | VoteResponse
+    | HeartBeatRequest
+    | HeartBeatResponse
+    | PushEntryRequest
+    | PushEntryResponse
+    | LeadershipTransferRequest
+    | LeadershipTransferResponse
+)

@@ -1,0 +1,42 @@
+"""The words every layer shares: numbers with a meaning, and the roles of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NewType
+
+Index = NewType("Index", int)
+"""Place of an entry in the log, from 0; -1 is "before the first"."""
+Term = NewType("Term", int)
+"""Number of an election, from 0; -1 is "none yet"."""
+NodeId = NewType("NodeId", str)
+"""Name of a node in its group, e.g. ``n0``."""
+Offset = NewType("Offset", int)
+"""Place of a record in its topic partition, from 0, without gaps."""
+
+NO_INDEX = Index(-1)
+NO_TERM = Term(-1)
+
+Buffer = bytes | bytearray | memoryview
+"""Bytes that may still lie in the buffer they were received in."""
+
+
+class Role(IntEnum):
+    """What a node is in its group; every node starts as CANDIDATE."""
+
+    CANDIDATE = 0
+    FOLLOWER = 1
+    LEADER = 2
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """Names one entry for ever. Its order is Raft's "at least as up to date" (Raft paper, 5.4.1)."""
+
+    term: Term
+    index: Index
+
+
+NOWHERE = Position(NO_TERM, NO_INDEX)
+"""The position before the first entry of an empty log."""
