@@ -1,0 +1,67 @@
+# Everything that is done with this checkout. Needs Python 3.11 or newer and make; the rest is fetched into $(VENV).
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := pyproject.toml setup.py $(shell find python datasource streaming -name '*.py' -o -name 'py.typed')
+LINTED := python datasource streaming examples benchmarks tests setup.py
+TESTS ?= tests
+N ?= 10
+
+# Spark's workers must run this environment's Python, and find its Java.
+SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
+	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
+
+.PHONY: help setup check test demo bench kills wheel clean
+
+help:  ## list these targets
+	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+setup: $(VENV)/.package  ## make the virtual environment: dependencies and the package itself
+
+demo: $(VENV)/.package  ## three nodes, real flights, a killed leader, a killed query, and the proof that nothing is lost
+	@$(SPARK_ENV) $(BIN)/python examples/flights_demo.py
+
+test: $(VENV)/.package  ## run the whole test suite (TESTS=tests/raft for a part)
+	@$(SPARK_ENV) $(BIN)/python -m pytest $(TESTS)
+
+check: $(VENV)/.package  ## ruff, mypy --strict, the layers, and the length of modules and functions
+	@$(BIN)/ruff check $(LINTED)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest tests/rules/test_tidy.py
+
+bench: $(VENV)/.package  ## measure, beside what this machine can do (BENCH=append,latency for some sections; QUICK=1)
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick)
+
+kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost
+	@$(SPARK_ENV) DLEDGER_KILLS=$(N) $(BIN)/python -m pytest tests/cluster
+
+wheel: $(VENV)/.package  ## build dist/*.whl
+	@rm -rf build && $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+clean:  ## remove the virtual environment and everything that was built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name '*.egg-info' -prune -exec rm -rf {} +
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "dledger needs Python 3.11 or newer, and $(PYTHON) is: $$($(PYTHON) --version 2>&1 || echo missing)"; \
+		echo "Name another one: make PYTHON=/path/to/python3.12"; exit 1; } >&2
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.requirements: pyproject.toml | $(VENV)/.python
+	@echo "Installing dependencies into $(VENV) (the first time takes a minute or two)"
+	@rm -rf build
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel '.[examples,test,check]'
+	@touch $@
+
+# A real install, not an editable one: Spark finds the format only in a package that is really there. build/ is removed
+# first, because setuptools would pack modules from it that the checkout has no more.
+$(VENV)/.package: $(VENV)/.requirements $(SOURCES)
+	@rm -rf build
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--force-reinstall .
+	@touch $@

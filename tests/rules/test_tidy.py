@@ -1,0 +1,89 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+FOLDERS = ("python", "datasource", "streaming", "examples", "benchmarks")
+SOURCES = sorted(p for folder in FOLDERS for p in (TOP / folder).rglob("*.py"))
+TESTS = sorted((TOP / "tests").rglob("*.py"))
+WORDS = sorted(
+    p
+    for pattern in ("*.py", "*.md", "*.toml", "Makefile", ".ci/run", "python/**/*.py", "datasource/**/*.py",
+                    "streaming/**/*.py", "examples/**/*", "benchmarks/*.py", "docs/*", "tests/**/*.py")
+    for p in TOP.glob(pattern)
+    if p.is_file() and p.suffix in {".py", ".md", ".toml", ".json", ""}
+)  # fmt: skip
+ALLOWED = {"LICENSE", "python", "datasource", "streaming", "examples", "tests", "setup.py", "pyproject.toml",
+           "README.md", "Makefile", "docs", "benchmarks", "CHANGELOG.md", ".ci", ".gitignore", ".git"}  # fmt: skip
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(TOP).as_posix()
+
+
+def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def calls(tree: ast.AST) -> list[tuple[int, str]]:
+    return [(n.lineno, ast.unparse(n.func)) for n in ast.walk(tree) if isinstance(n, ast.Call)]
+
+
+def test_the_rules_see_the_sources() -> None:
+    """A rule that looks at nothing holds for ever; so they must have something to look at."""
+    assert len(SOURCES) > 30
+    assert len(TESTS) > 10
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_module_fits_in_the_head(path: Path) -> None:
+    """At most 400 lines a module, 60 a function. Split the code, do not raise the number."""
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    too_long = {
+        f"{f.name}, line {f.lineno}": f.end_lineno - f.lineno + 1
+        for f in functions(ast.parse(text))
+        if f.end_lineno is not None and f.end_lineno - f.lineno + 1 > 60
+    }
+    assert not too_long
+
+
+@pytest.mark.parametrize("path", TESTS, ids=relative)
+def test_tests_wait_for_conditions_and_never_sleep(path: Path) -> None:
+    """A sleep is too short on a slow machine and too long on a fast one. ``Event.wait`` and its kind are fine."""
+    if path == Path(__file__).resolve():
+        return
+    sleeps = [line for line, name in calls(ast.parse(path.read_text())) if name.split(".")[-1] == "sleep"]
+    assert not sleeps, f"lines {sleeps} sleep"
+
+
+def test_test_modules_have_names_of_their_own() -> None:
+    """pytest imports them by path, but a reader finds them by name."""
+    names = [p.name for p in TESTS if p.name.startswith("test_")]
+    assert sorted(set(names)) == sorted(names)
+    assert not list((TOP / "tests").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("path", WORDS, ids=relative)
+def test_file_knows_no_machine(path: Path) -> None:
+    """No absolute path of somebody's machine, and no word that marks unfinished work."""
+    text = path.read_text()
+    if path == Path(__file__).resolve():
+        return
+    machine = re.findall(r"(?:^|[\s\"'=(`])(/(?:work|farm|root|Users|home/\w+)/\S*)", text, re.MULTILINE)
+    assert not machine
+    assert not re.findall(r"\b(?:TODO|FIXME|XXX|HACK)\b", text)
+
+
+def test_top_level_holds_only_what_it_should() -> None:
+    """Ten things at first sight. Whatever tools leave behind (ignored by git) does not count."""
+    ignored = {line.strip("/") for line in (TOP / ".gitignore").read_text().split()}
+    here = {p.name for p in TOP.iterdir()}
+    left = {n for n in here - ALLOWED - ignored if not n.endswith(".egg-info") and not n.startswith(".venv")}
+    assert not left
