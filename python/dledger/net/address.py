@@ -1,0 +1,52 @@
+"""``host:port``, and the socket options that every connection has."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Final
+
+from dledger.errors import ConfigError
+
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+"""A host that vanished without a word is noticed after 40 s."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``host:port`` or ``[v6]:port`` as its two parts.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    host, colon, port = address.strip().rpartition(":")
+    if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+        raise ConfigError(f"address {address!r}: write host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def split_addresses(text: str) -> list[str]:
+    """``host:port,host:port`` as a list, each one checked.
+
+    Raises:
+        ConfigError: there is none, or one is not of that form.
+    """
+    addresses = [part.strip() for part in text.split(",") if part.strip()]
+    for address in addresses:
+        split_address(address)
+    if not addresses:
+        raise ConfigError("bootstrap servers: no address is named; write host:port,host:port")
+    return addresses
+
+
+def tune(sock: socket.socket, unanswered_ms: int = 0) -> None:
+    """No delay for small frames, keep-alive, and with ``unanswered_ms`` an end to waiting for a peer's TCP ack."""
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    with contextlib.suppress(OSError):  # the other side may have gone already
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if option := getattr(socket, name, None):  # not every system has them
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        if unanswered_ms and (option := getattr(socket, "TCP_USER_TIMEOUT", None)):
+            sock.setsockopt(socket.IPPROTO_TCP, option, unanswered_ms)

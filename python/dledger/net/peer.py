@@ -1,0 +1,152 @@
+"""The outgoing connection to one other node: opened again and again, and never more behind it than a bound.
+
+Peers talk one way on each connection. What cannot be sent is dropped: raft sends again what still matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from dledger.config import MIB
+from dledger.errors import ConfigError, Unavailable
+from dledger.messages.client import HelloRequest, HelloResponse
+from dledger.messages.codes import Code
+from dledger.messages.peer import PeerMessage
+from dledger.net.connection import Connection, Handlers, connect, log
+from dledger.types import Buffer
+from dledger.wire import Limits, encode
+
+PAUSE_MIN_S: Final = 0.02
+PAUSE_MAX_S: Final = 0.2
+"""Short against an election: a restarted peer hears its leader before it loses patience."""
+CONNECT_S: Final = 1.0
+UNANSWERED_MS: Final = 3000
+"""A connection whose packets nobody acknowledges for this long is given up and opened anew."""
+
+
+class PeerLink:
+    """Sends messages to one peer, in order, each at most once.
+
+    Args:
+        address: asked at every attempt, so that a peer may move.
+        hello: the first frame, with this node's group and id.
+        limits: of frames that come back, which is only the answer to hello.
+        max_bytes: unsent bytes from which messages are dropped.
+        on_change: told True after a connection is open and False after it is lost.
+    """
+
+    def __init__(
+        self,
+        address: Callable[[], str],
+        hello: HelloRequest,
+        *,
+        limits: Limits = Limits(),
+        max_bytes: int = 64 * MIB,
+        on_change: Callable[[bool], None] | None = None,
+    ) -> None:
+        self.dropped = 0
+        self._address = address
+        self._hello = hello
+        self._max_bytes = max_bytes
+        self._limits = limits
+        self._on_change = on_change
+        self._connection: Connection | None = None
+        self._waiting: list[list[Buffer]] = []
+        self._waiting_bytes = 0
+        self._lost = asyncio.Event()
+        self._refusal = ""
+        self._welcome = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._connection.unsent_bytes if self._connection else self._waiting_bytes
+
+    def start(self) -> None:
+        """Begin to connect; needs a running loop."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def send(self, message: PeerMessage) -> None:
+        """Send, or keep until the attempt to connect that is under way has ended, or drop. Never waits."""
+        if self.unsent_bytes > self._max_bytes:
+            self.dropped += 1
+            return
+        frame = encode(message)
+        if self._connection is not None:
+            self._connection.send_frame(frame)
+            return
+        self._waiting.append(frame)
+        self._waiting_bytes += sum(map(len, frame))
+
+    async def close(self) -> None:
+        """Send what is unsent, then close and connect no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(connection.wait_closed(), 1)
+            connection.abort()
+
+    async def _run(self) -> None:
+        pause = PAUSE_MIN_S
+        handlers = Handlers(on_frame=self._answered, on_close=self._closed)
+        while True:
+            self._lost.clear()
+            self._welcome = False
+            try:
+                connection = await connect(self._address(), handlers, self._limits, CONNECT_S, UNANSWERED_MS)
+            except (Unavailable, ConfigError, LookupError) as error:
+                log.debug("peer not reached: %s", error)
+                self._forget()
+            else:
+                self._open(connection)
+                await self._lost.wait()
+            pause = PAUSE_MIN_S if self._welcome else min(2 * pause, PAUSE_MAX_S)
+            await asyncio.sleep(pause)
+
+    def _open(self, connection: Connection) -> None:
+        if connection.closing:  # lost between its opening and now
+            self._lost.set()
+            return
+        self._connection = connection
+        connection.send(self._hello, 1)
+        for frame in self._waiting:
+            connection.send_frame(frame)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        if self._on_change:
+            self._on_change(True)
+
+    def _forget(self) -> None:
+        """What waited is old by now; a peer that comes back needs today's messages."""
+        self.dropped += len(self._waiting)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        if not isinstance(message, HelloResponse) or message.code is Code.SUCCESS:
+            self._welcome, self._refusal = True, ""
+            return
+        if message.message != self._refusal:
+            self._refusal = message.message
+            log.warning("peer %s refused us: %s %s", connection.peer_name, message.code.name, message.message)
+        connection.close()
+
+    def _closed(self, connection: Connection, error: Exception | None) -> None:
+        self._lost.set()
+        if self._connection is connection:
+            self._connection = None
+            if self._on_change:
+                self._on_change(False)

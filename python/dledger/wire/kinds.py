@@ -1,0 +1,54 @@
+"""The number of each message on the wire. Numbers are never used twice; a new message takes the next free one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dledger.messages import client, command, peer
+
+MESSAGES: Final[dict[int, type[Any]]] = {
+    1: client.HelloRequest,
+    2: client.HelloResponse,
+    # between the nodes of a group, one way
+    16: peer.VoteRequest,
+    17: peer.VoteResponse,
+    18: peer.HeartBeatRequest,
+    19: peer.HeartBeatResponse,
+    20: peer.PushEntryRequest,
+    21: peer.PushEntryResponse,
+    22: peer.LeadershipTransferRequest,
+    23: peer.LeadershipTransferResponse,
+    # a client's requests, and each answer right behind
+    32: client.MetadataRequest,
+    33: client.MetadataResponse,
+    34: client.AppendRequest,
+    35: client.AppendResponse,
+    36: client.ExecuteRequest,
+    37: client.ExecuteResponse,
+    38: client.FetchRequest,
+    39: client.FetchResponse,
+    40: client.OffsetsRequest,
+    41: client.OffsetsResponse,
+    42: client.SplitRequest,
+    43: client.SplitResponse,
+    44: client.GroupRequest,
+    45: client.GroupResponse,
+    46: client.StatusRequest,
+    47: client.StatusResponse,
+    48: client.TransferRequest,
+    49: client.TransferResponse,
+}
+KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
+
+COMMANDS: Final[dict[int, type[Any]]] = {
+    1: command.CreateTopic,
+    2: command.DeleteTopic,
+    3: command.InitProducer,
+    4: command.OpenStage,
+    5: command.CommitTransaction,
+    6: command.AbortTransaction,
+    7: command.Expire,
+    8: command.CommitOffsets,
+}
+"""Commands are stored in the log, so these numbers are for ever."""
+COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}
