@@ -1,0 +1,194 @@
+"""One topic partition: which offsets lie where.
+
+Every batch is a row of 56 bytes, little-endian::
+
+    byte 0             8       16    24              32           40             48     52    56
+         | base offset | index | pos | newest so far | applied at | bytes before | size | crc |
+
+``newest so far`` is the largest record time up to this row, ``applied at`` the entry that gave the row its offsets (its
+own, or its transaction's COMMIT), ``bytes before`` the sum of the sizes of all rows before it. These and the base
+offset never fall from row to row, so each can be searched; ``index`` can fall, because a transaction's batches lie in
+the log before the entry that commits them. A row's count is the next one's base offset less its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from dledger.catalog.results import BatchRef
+from dledger.catalog.table import Table, TableFactory
+from dledger.checksum import crc32
+from dledger.errors import CorruptStore, OffsetOutOfRange
+
+ROW: Final = struct.Struct("<qqqqqqII")
+ROW_SIZE: Final = 56
+assert ROW.size == ROW_SIZE
+BASE: Final = 0
+INDEX: Final = 8
+NEWEST: Final = 24
+APPLIED: Final = 32
+BYTES: Final = 40
+CHUNK_ROWS: Final = 64
+NO_TIME: Final = -(1 << 63)
+
+_pack_row = ROW.pack
+_number_at = struct.Struct("<q").unpack_from
+
+
+def table_name(topic_id: int, number: int) -> str:
+    """Topic ids are never given twice, so neither are these."""
+    return f"topic-{topic_id}-{number}"
+
+
+class Partition:
+    """Offsets and rows of one partition. All but `begin_row` and `begin_offset` are equal on every node."""
+
+    __slots__ = (
+        "_factory", "_table", "begin_offset", "begin_row", "bytes", "lateness", "name", "newest_us", "next_offset",
+        "rows", "rows_crc", "topic",
+    )  # fmt: skip
+
+    def __init__(self, factory: TableFactory, topic: str, topic_id: int, number: int) -> None:
+        self._factory = factory
+        self._table: Table | None = None  # opened with the first row: a topic may have many idle partitions
+        self.topic = topic
+        self.name = table_name(topic_id, number)
+        self.next_offset = 0
+        self.rows = 0
+        self.rows_crc = 0  # over all rows, so that nodes whose rows differ have different digests
+        self.bytes = 0
+        self.newest_us = NO_TIME
+        self.lateness = 0  # most entries that ever lay between a batch and its commit
+        self.begin_row = 0
+        self.begin_offset = 0
+
+    @property
+    def table(self) -> Table:
+        if self._table is None:
+            self._table = self._factory.open(self.name, ROW_SIZE)
+        return self._table
+
+    def reopen(self) -> None:
+        """After a restart: cut the table to the rows that the snapshot knows.
+
+        Raises:
+            CorruptStore: rows are missing, or the last one is not the one that was there.
+        """
+        table = self.table
+        table.truncate(self.rows)
+        self.begin_row = table.begin
+        self.begin_offset = self.next_offset
+        if self.begin_row < self.rows:
+            base, *_, before, size, _ = ROW.unpack(table.read(self.rows - 1, self.rows))
+            if base >= self.next_offset or before + size != self.bytes:
+                raise CorruptStore(f"table {self.name}: its last row does not fit the snapshot; rebuild from the log")
+            self.begin_offset = self._number(self.begin_row, BASE)
+
+    def append(self, index: int, pos: int, size: int, crc: int, count: int, last_us: int, applied_at: int) -> int:
+        """Give a batch its offsets; returns the first one."""
+        base = self.next_offset
+        if last_us > self.newest_us:
+            self.newest_us = last_us
+        if applied_at - index > self.lateness:
+            self.lateness = applied_at - index
+        row = _pack_row(base, index, pos, self.newest_us, applied_at, self.bytes, size, crc)
+        (self._table or self.table).append(row)
+        self.rows_crc = crc32(row, self.rows_crc)
+        self.rows += 1
+        self.bytes += size
+        self.next_offset = base + count
+        return base
+
+    def _number(self, row: int, column: int) -> int:
+        value: int = _number_at(self.table.read(row, row + 1), column)[0]
+        return value
+
+    def _first_above(self, column: int, value: int, low: int, high: int) -> int:
+        """The first row of [low, high) whose ``column`` is above ``value``, or ``high``."""
+        read = self.table.read
+        while low < high:
+            middle = (low + high) // 2
+            if _number_at(read(middle, middle + 1), column)[0] > value:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _row_of(self, offset: int) -> int:
+        if not self.begin_offset <= offset <= self.next_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {self.name} is outside of what is kept, {self.begin_offset} to {self.next_offset}",
+                self.begin_offset,
+                self.next_offset,
+            )
+        return self._first_above(BASE, offset, self.begin_row, self.rows) - 1
+
+    def find(self, offset: int, end_offset: int, max_bytes: int) -> list[BatchRef]:
+        """The batches that hold [offset, end_offset); no more than ``max_bytes`` of them, but at least one."""
+        if end_offset < 0 or end_offset > self.next_offset:
+            end_offset = self.next_offset
+        if offset >= end_offset and offset >= self.begin_offset:
+            return []
+        row = self._row_of(offset)
+        found: list[BatchRef] = []
+        total = 0
+        while row < self.rows:
+            stop = min(row + CHUNK_ROWS, self.rows)
+            rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
+            ends = [fields[0] for fields in rows[1:]]
+            if stop == self.rows:
+                ends.append(self.next_offset)
+            for (base, index, pos, _, _, _, size, crc), end in zip(rows, ends, strict=False):
+                total += size
+                if base >= end_offset or (found and total > max_bytes):
+                    return found
+                found.append(BatchRef(base, end - base, index, pos, size, crc))
+            row = stop
+        return found
+
+    def split(self, start: int, end: int, target_bytes: int, max_pieces: int) -> list[tuple[int, int]]:
+        """Cut [start, end) between batches, each piece of at least one batch and about ``target_bytes``."""
+        if start >= end:
+            return []
+        first, last = self._row_of(start), self._row_of(end - 1)
+        self._row_of(end)  # refuse an end that is not there yet: a shorter answer would lose records
+        cuts: list[tuple[int, int]] = []
+        done = self._number(first, BYTES)
+        row = first
+        while row <= last and len(cuts) < max_pieces:
+            row = max(row + 1, self._first_above(BYTES, done + target_bytes - 1, row, last + 1))
+            before = self._number(row, BYTES) if row < self.rows else self.bytes
+            cuts.append((self._number(row, BASE) if row <= last else end, before - done))
+            done = before
+        return cuts
+
+    def offset_for_time(self, timestamp_us: int) -> int:
+        """The base offset of the first batch with a record at or after that time; -1 when there is none."""
+        if timestamp_us > self.newest_us or self.begin_row == self.rows:
+            return -1
+        return self._number(self._first_above(NEWEST, timestamp_us - 1, self.begin_row, self.rows), BASE)
+
+    def drop_before(self, index: int) -> None:
+        """Entries below ``index`` are gone: begin behind the last batch that is among them."""
+        begin = self.begin_row
+        if begin == self.rows:
+            return
+        gone = self._first_above(APPLIED, index - 1, begin, self.rows)
+        # a batch that is gone may have been committed by an entry that is kept, at most `lateness` entries later
+        row = self._first_above(APPLIED, index - 1 + self.lateness, gone, self.rows) if self.lateness else gone
+        while row > gone:
+            start = max(gone, row - CHUNK_ROWS)
+            rows = list(ROW.iter_unpack(self.table.read(start, row)))
+            late = [start + at + 1 for at, fields in enumerate(rows) if fields[1] < index]
+            if late:
+                gone = late[-1]
+                break
+            row = start
+        if gone > begin:
+            self.begin_row = gone
+            self.begin_offset = self._number(gone, BASE) if gone < self.rows else self.next_offset
+            self.table.drop_front(gone)
+
+
+__all__ = ["NO_TIME", "ROW", "ROW_SIZE", "Partition", "table_name"]

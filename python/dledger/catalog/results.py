@@ -1,0 +1,43 @@
+"""What the catalog answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from dledger.messages.codes import Code
+
+
+class DataResult(NamedTuple):
+    """What became of a batch. ``base_offset`` is its first record's offset, -1 when it has none (staged or refused)."""
+
+    code: Code
+    base_offset: int = -1
+    message: str = ""
+
+
+class BatchRef(NamedTuple):
+    """Where a batch lies: offsets [base_offset, base_offset + count), and the entry that holds it. ``size`` and ``crc``
+    are the body's, in bytes and CRC-32 (0: unverified); ``pos`` is the entry's."""
+
+    base_offset: int
+    count: int  # type: ignore[assignment]  # tuple.count and tuple.index are nobody's need here
+    index: int  # type: ignore[assignment]
+    pos: int
+    size: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What became of a command; ``result`` is empty unless ``code`` is SUCCESS."""
+
+    code: Code
+    message: str = ""
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+STAGED: Final = DataResult(Code.SUCCESS)
+"""The answer to every batch that waits for its transaction."""
+
+__all__ = ["STAGED", "BatchRef", "CommandResult", "DataResult"]

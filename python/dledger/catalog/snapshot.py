@@ -1,0 +1,188 @@
+"""The catalog's state as bytes: the same bytes on every node with the same history.
+
+::
+
+    byte 0           8            12            20                              end - 4
+         | "DLCATLG1" | JSON size | packed size | JSON ... | packed numbers ... | CRC-32 of all before |
+
+The JSON holds what has names; the packed part, in the order in which the JSON names their owners, each partition's
+numbers, each producer's remembered results, and each stage's batches. Numbers are little-endian. The rows of the topic
+index are not in it, only how many there are: they lie in the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from array import array
+from typing import TYPE_CHECKING, Any, Final
+
+from dledger.catalog.partition import Partition
+from dledger.catalog.producers import WINDOW, Producers, Session, Window
+from dledger.catalog.table import TableFactory
+from dledger.catalog.transactions import STAGED_ROW, Stage, Transactions, Writer
+from dledger.checksum import crc32
+from dledger.errors import CorruptStore
+from dledger.messages.client import TopicInfo
+from dledger.types import Index
+
+if TYPE_CHECKING:
+    from dledger.catalog.catalog import Catalog
+
+MAGIC: Final = b"DLCATLG1"
+PREFIX: Final = struct.Struct("<8sIQ")
+NUMBERS: Final = struct.Struct("<qqqqqI")
+"""Of a partition: next offset, rows, bytes, newest time, lateness, CRC of the rows."""
+CRC: Final = struct.Struct("<I")
+
+
+def encode(catalog: Catalog) -> bytes:
+    """The bytes of a catalog's state."""
+    packed: list[bytes] = []
+    topics = sorted(catalog.topics_state.by_id.values(), key=lambda info: info.topic_id)
+    for info in topics:
+        for number in range(info.partitions):
+            part = catalog.partitions[info.topic_id << 32 | number]
+            packed.append(
+                NUMBERS.pack(part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc)
+            )
+    meta = {
+        "applied": catalog.applied_index,
+        "clock": catalog.clock_ms,
+        "topics": [[i.topic_id, i.name, i.log_id, i.partitions, sorted(i.settings.items())] for i in topics],
+        "next_topic": catalog.topics_state.next_id,
+        "retired": list(catalog.topics_state.retired),
+        "groups": [
+            [name, [[topic_id, sorted(spans.items())] for topic_id, spans in sorted(offsets.items())]]
+            for name, offsets in sorted(catalog.offsets_of_groups.items())
+        ],
+        "producers": _encode_producers(catalog.producers, packed),
+        "stages": _encode_stages(catalog.transactions, packed),
+        "writers": [
+            [name, w.sequence, w.committed_at, w.records, [[t, list(s.items())] for t, s in w.offsets.items()]]
+            for name, w in sorted(catalog.transactions.writers.items(), key=lambda item: item[1].committed_at)
+        ],
+    }
+    text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
+    blob = b"".join(packed)
+    whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
+    return whole + CRC.pack(crc32(whole))
+
+
+def _encode_producers(producers: Producers, packed: list[bytes]) -> dict[str, Any]:
+    sessions: list[Any] = []
+    for session in sorted(producers.sessions.values(), key=lambda session: session.producer_id):
+        windows = sorted(session.windows.items())
+        sessions.append(
+            [
+                session.producer_id, session.name, session.epoch, session.used_at, session.used_ms,
+                [[key, window.next_sequence] for key, window in windows],
+            ]
+        )  # fmt: skip
+        packed.extend(_little_endian(window.results).tobytes() for _, window in windows)
+    return {
+        "next_id": producers.next_id,
+        "scanned_at": producers.scanned_at,
+        "next_expiry": producers.next_expiry_ms,
+        "sessions": sessions,
+    }
+
+
+def _encode_stages(transactions: Transactions, packed: list[bytes]) -> list[Any]:
+    stages = sorted(transactions.stages.values(), key=lambda stage: stage.stage_id)
+    packed.extend(bytes(stage.rows) for stage in stages)
+    return [[s.stage_id, s.writer_id, s.sequence, s.label, s.deadline_ms, s.batches, s.records] for s in stages]
+
+
+def _little_endian(numbers: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        numbers = array("q", numbers)
+        numbers.byteswap()
+    return numbers
+
+
+class _Packed:
+    """Takes the packed part apart again, piece by piece."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int) -> memoryview:
+        piece = self._data[self._at : self._at + size]
+        if len(piece) != size:
+            raise CorruptStore("the catalog's snapshot ends early")
+        self._at += size
+        return piece
+
+
+def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
+    """Fill an empty catalog, and cut its tables to what the snapshot knows of them.
+
+    Raises:
+        CorruptStore: damaged, of another version, or not fitting the tables.
+    """
+    view = memoryview(data)
+    size = len(view) - CRC.size
+    if size < PREFIX.size or crc32(view[:size]) != CRC.unpack_from(view, size)[0]:
+        raise CorruptStore("the catalog's snapshot is damaged; start without it and apply the log from its beginning")
+    magic, text_size, packed_size = PREFIX.unpack_from(view)
+    if magic != MAGIC or PREFIX.size + text_size + packed_size != size:
+        raise CorruptStore(f"the catalog's snapshot is of another version: {bytes(magic)!r}, not {MAGIC!r}")
+    meta = json.loads(bytes(view[PREFIX.size : PREFIX.size + text_size]))
+    packed = _Packed(view[PREFIX.size + text_size : size])
+    catalog.applied_index = Index(meta["applied"])
+    catalog.clock_ms = meta["clock"]
+    _decode_topics(meta, packed, catalog, tables)
+    for name, offsets in meta["groups"]:
+        catalog.offsets_of_groups[name] = {topic_id: dict(spans) for topic_id, spans in offsets}
+    _decode_producers(meta["producers"], packed, catalog.producers)
+    for stage_id, writer_id, sequence, label, deadline_ms, batches, records in meta["stages"]:
+        stage = Stage(stage_id, writer_id, sequence, label, deadline_ms)
+        stage.batches, stage.records = batches, records
+        stage.rows += packed.take(batches * STAGED_ROW.size)
+        catalog.transactions.stages[stage_id] = stage
+    for name, sequence, committed_at, records, topics in meta["writers"]:
+        spans = {topic: {number: list(span) for number, span in parts} for topic, parts in topics}
+        catalog.transactions.writers[name] = Writer(sequence, committed_at, spans, records)
+
+
+def _decode_topics(meta: dict[str, Any], packed: _Packed, catalog: Catalog, tables: TableFactory) -> None:
+    catalog.topics_state.next_id = meta["next_topic"]
+    catalog.topics_state.retired = dict.fromkeys(meta["retired"])
+    there = set(tables.names())
+    for topic_id, name, log_id, partitions, settings in meta["topics"]:
+        catalog.topics_state.add(
+            TopicInfo(name=name, topic_id=topic_id, log_id=log_id, partitions=partitions, settings=dict(settings))
+        )
+        for number in range(partitions):
+            part = Partition(tables, name, topic_id, number)
+            part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc = NUMBERS.unpack(
+                packed.take(NUMBERS.size)
+            )
+            if part.rows or part.name in there:
+                part.reopen()
+            there.discard(part.name)
+            catalog.partitions[topic_id << 32 | number] = part
+    for name in sorted(there):
+        tables.remove(name)
+
+
+def _decode_producers(meta: dict[str, Any], packed: _Packed, producers: Producers) -> None:
+    producers.next_id = meta["next_id"]
+    producers.scanned_at = meta["scanned_at"]
+    producers.next_expiry_ms = meta["next_expiry"]
+    for producer_id, name, epoch, used_at, used_ms, windows in meta["sessions"]:
+        session = Session(name, producer_id)
+        session.epoch, session.used_at, session.used_ms = epoch, used_at, used_ms
+        for key, next_sequence in windows:
+            window = session.windows[key] = Window()
+            window.next_sequence = next_sequence
+            window.results.frombytes(packed.take(8 * min(next_sequence, WINDOW)))
+            window.results = _little_endian(window.results)
+            producers.results += len(window.results)
+        producers.sessions[producer_id] = producers.by_name[name] = session
+
+
+__all__ = ["decode", "encode"]

@@ -1,0 +1,92 @@
+"""Topics by name and by id. A deleted topic's id and log id are never given again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dledger.catalog.results import CommandResult
+from dledger.config import check_name, nearest
+from dledger.errors import ConfigError
+from dledger.messages.client import TopicInfo
+from dledger.messages.codes import Code
+from dledger.messages.command import CreateTopic
+
+MAX_PARTITIONS: Final = 10_000
+"""Of one topic."""
+MAX_RETIRED: Final = 100_000
+"""Log ids of deleted topics that are remembered, so that a delayed repeat of a creation is recognised."""
+MAX_SETTING: Final = 4096
+SETTINGS: Final = ("description",)
+"""What a topic can be created with. ``description``: a text for people, up to MAX_SETTING characters."""
+
+
+class Topics:
+    """All topics, and which ids were used."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, TopicInfo] = {}
+        self.by_id: dict[int, TopicInfo] = {}
+        self.next_id = 1
+        self.retired: dict[str, None] = {}
+
+    def create(self, command: CreateTopic) -> tuple[CommandResult, TopicInfo | None]:
+        """The answer, and the topic when it is new. Repeating a creation (same log id) is a success."""
+        malformed = _malformed(command)
+        if malformed:
+            return CommandResult(Code.MALFORMED, malformed), None
+        name = command.name
+        info = self.by_name.get(name)
+        if info is not None:
+            if info.partitions != command.partitions:
+                message = f"topic {name!r} exists with {info.partitions} partitions, not {command.partitions}"
+                return CommandResult(Code.TOPIC_EXISTS, message), None
+            if not command.if_absent and info.log_id != command.log_id:
+                return CommandResult(Code.TOPIC_EXISTS, f"topic {name!r} exists"), None
+            return CommandResult(Code.SUCCESS, "", _result(info)), None
+        if command.log_id in self.retired or any(known.log_id == command.log_id for known in self.by_id.values()):
+            message = f"log id {command.log_id!r} is or was another topic's; a new topic needs a new one"
+            return CommandResult(Code.TOPIC_EXISTS, message), None
+        info = TopicInfo(
+            name=name, topic_id=self.next_id, log_id=command.log_id, partitions=command.partitions,
+            settings=dict(sorted(command.settings.items())),
+        )  # fmt: skip
+        self.next_id += 1
+        self.add(info)
+        return CommandResult(Code.SUCCESS, "", _result(info)), info
+
+    def add(self, info: TopicInfo) -> None:
+        self.by_name[info.name] = self.by_id[info.topic_id] = info
+
+    def delete(self, name: str) -> TopicInfo | None:
+        info = self.by_name.pop(name, None)
+        if info is not None:
+            del self.by_id[info.topic_id]
+            self.retired[info.log_id] = None
+            if len(self.retired) > MAX_RETIRED:
+                del self.retired[next(iter(self.retired))]
+        return info
+
+
+def _malformed(command: CreateTopic) -> str:
+    """What is wrong with a creation, or nothing."""
+    try:
+        check_name("topic", command.name)
+        check_name("log id", command.log_id)
+    except ConfigError as error:
+        return str(error)
+    if not 1 <= command.partitions <= MAX_PARTITIONS:
+        return f"topic {command.name!r}: 1 to {MAX_PARTITIONS} partitions, not {command.partitions}"
+    for setting, value in sorted(command.settings.items()):
+        if setting not in SETTINGS:
+            known = f"{nearest(setting, list(SETTINGS))}; known: {', '.join(SETTINGS)}"
+            return f"topic {command.name!r}: no setting {setting!r}{known}"
+        if len(value) > MAX_SETTING:
+            return f"topic {command.name!r}: setting {setting!r} is over {MAX_SETTING} characters"
+    return ""
+
+
+def _result(info: TopicInfo) -> dict[str, object]:
+    return {"topic_id": info.topic_id, "log_id": info.log_id, "partitions": info.partitions}
+
+
+__all__ = ["MAX_PARTITIONS", "SETTINGS", "Topics"]
