@@ -65,7 +65,7 @@ class Writer:
         """Offsets and records of that commit; empty when a later one has taken its place."""
         if sequence < self.sequence:
             return {}, 0
-        offsets = {topic: {number: list(span) for number, span in spans.items()} for topic, spans in self.offsets.items()}
+        offsets = {topic: {at: list(span) for at, span in spans.items()} for topic, spans in self.offsets.items()}
         return offsets, self.records
 
 
@@ -221,7 +221,8 @@ class Transactions:
         return [
             {
                 "stage_id": stage.stage_id, "writer_id": stage.writer_id, "sequence": stage.sequence,
-                "label": stage.label, "batches": stage.batches, "records": stage.records, "deadline_ms": stage.deadline_ms,
+                "label": stage.label, "batches": stage.batches, "records": stage.records,
+                "deadline_ms": stage.deadline_ms,
             }
             for stage in self.stages.values()
         ]  # fmt: skip
