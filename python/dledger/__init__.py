@@ -1,0 +1,59 @@
+"""A replicated commit log that Spark sees as a table.
+
+The names below are the public ones; each is loaded when it is first used, so that ``import dledger`` costs next to
+nothing and a node process never loads Arrow.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from dledger.client import Appended, AsyncClient, Client
+    from dledger.embedded import EmbeddedGroup, EmbeddedNode, NodeInfo
+    from dledger.errors import DLedgerError
+    from dledger.types import NodeId, Role
+
+_HOMES: Final = {
+    "Appended": "dledger.client",
+    "AsyncClient": "dledger.client",
+    "Client": "dledger.client",
+    "DLedgerError": "dledger.errors",
+    "EmbeddedGroup": "dledger.embedded",
+    "EmbeddedNode": "dledger.embedded",
+    "NodeId": "dledger.types",
+    "NodeInfo": "dledger.embedded",
+    "Role": "dledger.types",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        try:
+            return version("dledger")
+        except PackageNotFoundError:  # a source tree on the path, not installed
+            return "0.0.0"
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'dledger' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, "__version__"})
+
+
+__all__ = [
+    "Appended",
+    "AsyncClient",
+    "Client",
+    "DLedgerError",
+    "EmbeddedGroup",
+    "EmbeddedNode",
+    "NodeId",
+    "NodeInfo",
+    "Role",
+]

@@ -1,0 +1,182 @@
+"""One node of an embedded group: ``python -m dledger.embedded.child DIR NODE``.
+
+All it needs is in DIR/group.json. It says on descriptor 1, in one JSON line, that it serves or why it cannot, and from
+then on writes to its log only. It ends on SIGTERM, when nobody has needed the group for long enough, and when the
+directory is not there any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from dledger.embedded.home import LOG_FILE, GroupFile, Home, PidFile
+from dledger.embedded.nodelog import log_to_stderr
+from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config
+from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
+from dledger.net import run
+from dledger.server.node import NodeServer
+from dledger.types import NodeId
+
+logger = logging.getLogger("dledger.embedded")
+
+ALREADY_RUNNING: Final = "AlreadyRunning"
+FORMER_TIMEOUT_S: Final = 20.0
+"""How long to wait for a former process of this node to finish draining."""
+WATCH_S: Final = 0.5
+"""Time between two looks at use, directory and group.json."""
+
+
+class Addresses:
+    """The nodes' addresses as group.json has them now: a port may be picked anew while others run."""
+
+    def __init__(self, home: Home, file: GroupFile) -> None:
+        self._home = home
+        self._seen = self._stamp()
+        self.file = file
+
+    def __call__(self) -> dict[NodeId, str]:
+        return self.refresh().addresses
+
+    def refresh(self) -> GroupFile:
+        """Read group.json again if it is another one than before."""
+        stamp = self._stamp()
+        if stamp and stamp != self._seen:
+            with suppress(DLedgerError):  # damaged by somebody: go on with what is known
+                self.file = self._home.read() or self.file
+                self._seen = stamp
+        return self.file
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            stat = self._home.group_file.stat()
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+class Watch:
+    """Decides when a node ends by itself."""
+
+    def __init__(self, home: Home, addresses: Addresses, pid_file: PidFile, server: NodeServer) -> None:
+        self._home = home
+        self._place = home.place()
+        self._addresses = addresses
+        self._pid_file = pid_file
+        self._server = server
+        self._used = -1
+
+    async def reason_to_end(self) -> str:
+        """Returns, with the reason in words, when there is one."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            self._pid_file.touch()
+            if self._home.place() != self._place:
+                return "the directory was moved or deleted"
+            if self._server.client_requests != self._used:
+                self._used = self._server.client_requests
+                self._home.touch_used()
+            elif self.unneeded() and self._announce_end():
+                return "nobody has used the group"
+
+    def unneeded(self) -> bool:
+        """Whether nobody has used any node for the idle timeout and nobody who asked for them lives."""
+        file = self._addresses.refresh()
+        idle_s = file.settings.get("idle_timeout_ms", IDLE_TIMEOUT_MS) / 1000
+        return idle_s > 0 and self._home.unused_s() >= idle_s and not file.live_users()
+
+    def _announce_end(self) -> bool:
+        """Under the lock, so that nobody joins a group that is just about to end."""
+        try:
+            with self._home.lock(timeout_s=0):
+                if not self.unneeded():
+                    return False
+                self._pid_file.write(ending=True)
+                return True
+        except (Unavailable, PathError):
+            return False  # somebody is joining or the directory is gone; look again
+
+
+async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
+    """Run the node until it has a reason to end, then drain it."""
+    file = home.read()
+    if file is None:
+        raise ConfigError(f"{home.group_file} is missing; start the group with EmbeddedGroup")
+    group = group_config(file.group, file.members, file.settings)
+    node = node_config(node_id, home.node_directory(node_id), file.addresses[node_id], file.settings)
+    addresses = Addresses(home, file)
+    server = NodeServer(group, node, addresses)
+    await server.start()
+    home.touch_used()
+    say({"ready": True})
+    log_instead_of(1, home.node_directory(node_id) / LOG_FILE)
+    logger.info("%s of group %s serves on %s", node_id, file.group, file.addresses[node_id])
+    terminated = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, terminated.set)
+    waits = [
+        asyncio.ensure_future(terminated.wait()),
+        asyncio.ensure_future(Watch(home, addresses, pid_file, server).reason_to_end()),
+        asyncio.ensure_future(server.wait_failed()),
+    ]
+    done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in rest:
+        wait.cancel()
+    reason = next(iter(done)).result()
+    logger.info("ends: %s", reason if isinstance(reason, str) else "asked to by a signal")
+    pid_file.write(ending=True)
+    await server.stop()
+    pid_file.clear()
+
+
+def say(answer: dict[str, object]) -> None:
+    """Tell the program that started this node; it may have been killed meanwhile."""
+    with suppress(OSError):
+        os.write(1, json.dumps(answer).encode() + b"\n")
+
+
+def log_instead_of(descriptor: int, log: Path) -> None:
+    """Close the way to the starter; whatever is printed goes to the log."""
+    fresh = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(fresh, descriptor)
+    os.close(fresh)
+
+
+def take_own_limits() -> None:
+    """As many files and as much memory as the system allows, whatever limits the starter had set for itself."""
+    for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        with suppress(OSError, ValueError):
+            hard = resource.getrlimit(what)[1]
+            resource.setrlimit(what, (hard, hard))
+
+
+def main() -> None:
+    """The process's entry."""
+    os.closerange(3, 65536)  # descriptors of the starter's that it did not mean to share
+    home, node_id = Home(sys.argv[1]), NodeId(sys.argv[2])
+    os.chdir(home.path)  # relative paths cannot surprise, and the starter's directory may be unmounted
+    take_own_limits()
+    log_to_stderr(home.node_directory(node_id) / LOG_FILE)
+    try:
+        pid_file = PidFile(home, node_id)
+        if not pid_file.acquire(FORMER_TIMEOUT_S):
+            say({"error": ALREADY_RUNNING, "message": f"{node_id} of {home} runs already"})
+            sys.exit(1)
+        run(serve(home, node_id, pid_file))
+    except Exception as error:
+        logger.exception("node %s of %s ends with an error", node_id, home)
+        say({"error": type(error).__name__, "message": str(error)})
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""A whole group in one directory: `EmbeddedGroup` under the caller's control, `connect_path` for everybody else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final
+
+from dledger.config import nearest
+from dledger.embedded.home import LOG_FILE, GroupFile, Home, User
+from dledger.embedded.probe import ask_all, wait_for_leader
+from dledger.embedded.process import ProcessId, application_pid, is_descendant, wait_gone
+from dledger.embedded.settings import check_replicas, check_settings
+from dledger.embedded.start import DRAIN_TIMEOUT_S, Wish, join_group, start_nodes, stop_nodes
+from dledger.errors import ConfigError, PathError, Unavailable
+from dledger.types import NodeId, Role
+
+logger = logging.getLogger("dledger.embedded")
+
+LEADER_TIMEOUT_S: Final = 30.0
+_ELECTION_S: Final = 3.0
+"""How long an election may take before the nodes are looked at again."""
+_holds: Counter[str] = Counter()
+"""How many `EmbeddedGroup` of this process hold each directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One node as it is now. ``pid`` and ``role`` are None while it does not run or does not answer."""
+
+    pid: int | None
+    address: str
+    role: Role | None
+
+
+class EmbeddedGroup:
+    """A group of nodes on this machine, each its own process, with all its files in ``path``.
+
+    Whoever comes second for the same path, from this or another program or user, joins the group that runs. Nodes
+    that are missing are started, so a group that was killed comes back with everything that was acknowledged. As a
+    context manager, ends the group on exit unless another program holds it; a program that ends without that leaves
+    the group to its idle timeout.
+
+    Args:
+        path: a directory on a local disk; made when missing. Everything the group knows is in it.
+        replicas: 1, 3, 5 or 7; 3 for a new group, and what it has for an existing one.
+        settings: fields of `GroupConfig` and `NodeConfig` by name, ``idle_timeout_ms`` (60,000) and
+            ``advertise_host`` (loopback).
+
+    Raises:
+        PathError: the path is a file, not writable, on a full disk, or in use by another host.
+        ConfigError, UnknownOption: a setting cannot be, or is not what the existing group has.
+        Unavailable: the nodes did not start or elect a leader; the message has their last words.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], replicas: int | None = None, **settings: Any) -> None:
+        if replicas is not None:
+            check_replicas(replicas)
+        check_settings(settings)
+        self._home = Home(path)
+        self._wish = Wish(User(ProcessId.of(os.getpid()), holds=True), settings, replicas)
+        self._held = False
+        self.start()
+
+    def start(self) -> None:
+        """Join the group, starting what is missing, and wait until it has a leader."""
+        _join_and_wait(self._home, self._wish)
+        if not self._held:
+            _holds[str(self._home)] += 1
+            self._held = True
+
+    @property
+    def path(self) -> str:
+        return str(self._home)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port,…`` of all nodes, for `Client` and ``dledger.bootstrap.servers``."""
+        return self._file().bootstrap_servers
+
+    @property
+    def leader(self) -> NodeId:
+        """The node that leads now; waits while an election is on.
+
+        Raises:
+            Unavailable: there is no leader, e.g. because too few nodes run.
+        """
+        file = self._file()
+        leader = wait_for_leader(file.addresses, file.group, LEADER_TIMEOUT_S if self._quorum_runs(file) else 0)
+        if leader is None:
+            raise Unavailable(f"{self._home}: no leader; {self._describe(file)}")
+        return leader
+
+    @property
+    def nodes(self) -> dict[NodeId, NodeInfo]:
+        """Every node, as it is now."""
+        return describe_nodes(self._home, self._file())
+
+    def kill(self, node_id: NodeId | str) -> None:
+        """SIGKILL a node, as a crash would. Returns when it is gone; nothing when it was not running."""
+        process = self._home.node(self._known(node_id)).process
+        if process is not None and process.signal(signal.SIGKILL) and not wait_gone(process, DRAIN_TIMEOUT_S):
+            raise Unavailable(f"{self._home}: process {process.pid} of {node_id} does not end, even by SIGKILL")
+
+    def restart(self, node_id: NodeId | str) -> None:
+        """Start a node again on its files, after a graceful end if it runs. Returns when it serves.
+
+        Raises:
+            DLedgerError: what kept the node from starting.
+        """
+        node = self._known(node_id)
+        with self._home.lock():
+            stop_nodes(self._home, [node])
+            start_nodes(self._home, self._file(), [node], alone=True)
+
+    def stop(self, *, force: bool = False) -> None:
+        """End the group gracefully, unless another program holds it; then only give up this program's hold.
+
+        Args:
+            force: end it even so. The other program finds it again when it next asks for the path.
+        """
+        if self._held:
+            self._held = False
+            _holds[str(self._home)] -= 1
+        if not self._home.path.is_dir():
+            return  # deleted: its nodes end by themselves
+        with self._home.lock():
+            file = self._home.read()
+            if file is None:
+                return
+            own = self._wish.user.process
+            if not _holds[str(self._home)]:
+                file = self._home.write(replace(file, users=tuple(u for u in file.live_users() if u.process != own)))
+            if force or not any(_counts(user, own) for user in file.live_users()):
+                stop_nodes(self._home, file.local)
+
+    def __enter__(self) -> EmbeddedGroup:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"EmbeddedGroup({str(self._home)!r})"
+
+    def _file(self) -> GroupFile:
+        file = self._home.read()
+        if file is None:
+            raise PathError(f"{self._home}: group.json is gone; make the group anew with EmbeddedGroup")
+        return file
+
+    def _known(self, node_id: NodeId | str) -> NodeId:
+        nodes = self._file().local
+        if node_id not in nodes:
+            hint = nearest(node_id, list(nodes))
+            raise ConfigError(f"{self._home} has no node {node_id!r}{hint}; it has {', '.join(nodes)}")
+        return NodeId(node_id)
+
+    def _quorum_runs(self, file: GroupFile) -> bool:
+        return 2 * sum(self._home.node(node).running for node in file.local) > len(file.members)
+
+    def _describe(self, file: GroupFile) -> str:
+        down = [node for node in file.local if not self._home.node(node).running]
+        return f"nodes that do not run: {', '.join(down) or 'none'}; restart() them, or see their {LOG_FILE}"
+
+
+def _counts(user: User, own: ProcessId) -> bool:
+    """Whether a user keeps the group from being ended by ``own``: not the Spark driver that ``own`` started."""
+    return user.holds or not is_descendant(user.process.pid, own.pid)
+
+
+def describe_nodes(home: Home, file: GroupFile) -> dict[NodeId, NodeInfo]:
+    """The nodes of a directory with their processes and roles; starts nothing."""
+    views = ask_all(file.addresses, file.group)
+    found = {}
+    for node, address in file.addresses.items():
+        state = home.node(node)
+        pid = state.process.pid if state.running and state.process else None
+        found[node] = NodeInfo(pid, address, views[node].role if node in views else None)
+    return found
+
+
+def _join_and_wait(home: Home, wish: Wish) -> GroupFile:
+    """Join, and wait for a leader; a node that dies meanwhile is started again.
+
+    Raises:
+        Unavailable: there is no leader after `LEADER_TIMEOUT_S`.
+    """
+    deadline = time.monotonic() + LEADER_TIMEOUT_S
+    while True:
+        file, _ = join_group(home, wish)
+        if wait_for_leader(file.addresses, file.group, _ELECTION_S):
+            return file
+        if time.monotonic() > deadline:
+            words = "; ".join(f"{node}: {home.log_tail(node, 1)}" for node in file.local)
+            raise Unavailable(f"{home}: its nodes elect no leader; their logs end with {words}")
+
+
+def connect_path(
+    path: str | os.PathLike[str],
+    replicas: int | None = None,
+    *,
+    create: bool = True,
+    **settings: Any,
+) -> str:
+    """The bootstrap servers of the group in ``path``, started where it does not run.
+
+    This is how Spark's ``.load("/data/log")`` finds its group. When all nodes run it only looks at files. The group
+    stays for as long as the calling application lives (in a Spark worker: the driver's Java process) or uses it.
+
+    Args:
+        path: the group's directory.
+        replicas: 1, 3, 5 or 7; 3 for a new group, and what it has for an existing one.
+        create: make a group where there is none; otherwise that is a `PathError`.
+        settings: as for `EmbeddedGroup`.
+
+    Raises:
+        PathError, ConfigError, UnknownOption, Unavailable: as `EmbeddedGroup`.
+    """
+    if replicas is not None:
+        check_replicas(replicas)
+    check_settings(settings)
+    home = Home(path)
+    wish = Wish(User(ProcessId.of(application_pid()), holds=False), settings, replicas, create)
+    file, started = join_group(home, wish)
+    if started:
+        file = _join_and_wait(home, wish)
+    return file.bootstrap_servers
+
+
+def read_group(path: str | os.PathLike[str]) -> tuple[Home, GroupFile]:
+    """The group of a directory as its files tell, running or not.
+
+    Raises:
+        PathError: there is none.
+    """
+    home = Home(path)
+    file = home.read()
+    if file is None:
+        raise PathError(f"{home}: there is no group in this directory (no group.json)")
+    return home, file
+
+
+__all__ = ["EmbeddedGroup", "NodeInfo", "connect_path", "describe_nodes", "read_group"]

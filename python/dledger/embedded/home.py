@@ -1,0 +1,370 @@
+"""The directory of an embedded group: what is written in it, and who may write.
+
+::
+
+    <path>/group.json      what the group is: identity, members, addresses, settings, users
+    <path>/.lock           held (flock) while somebody starts, joins or ends the group
+    <path>/.used           touched while clients use any node; its age is how long nobody has
+    <path>/n0/node.pid     the process of node n0, which holds a flock on this file as long as it lives
+    <path>/n0/node.log     what n0 has to say, bounded in size
+    <path>/n0/...          n0's store
+
+A lock dies with its process, so none is ever stale; a node runs exactly when its ``node.pid`` is locked.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from dledger.embedded.process import ProcessId
+from dledger.errors import ConfigError, PathError, Unavailable
+from dledger.types import NodeId
+
+FORMAT: Final = 1
+GROUP_FILE: Final = "group.json"
+LOCK_FILE: Final = ".lock"
+USED_FILE: Final = ".used"
+PID_FILE: Final = "node.pid"
+LOG_FILE: Final = "node.log"
+LOCK_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A program that needs the group; while one lives, nodes do not end by themselves.
+
+    ``holds``: it has an `EmbeddedGroup` of its own. Otherwise it only came by `connect_path`.
+    """
+
+    process: ProcessId
+    holds: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self.process.as_dict(), "holds": self.holds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFile:
+    """The content of group.json."""
+
+    group: str
+    """Identity; every store in the directory carries it."""
+    members: tuple[NodeId, ...]
+    addresses: dict[NodeId, str]
+    local: tuple[NodeId, ...]
+    """The nodes that run in this directory: all members, or one when the others run elsewhere."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Fields of GroupConfig and NodeConfig that are not at their defaults."""
+    users: tuple[User, ...] = ()
+    place: str = ""
+    """Device and inode of the directory; another one says that this is a copy."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(self.addresses[member] for member in self.members)
+
+    @property
+    def peers_elsewhere(self) -> bool:
+        return self.local != self.members
+
+    def live_users(self) -> tuple[User, ...]:
+        return tuple(user for user in self.users if user.process.alive)
+
+    def encode(self) -> bytes:
+        data = {
+            "format": FORMAT,
+            "group": self.group,
+            "members": list(self.members),
+            "addresses": self.addresses,
+            "local": list(self.local),
+            "settings": self.settings,
+            "users": [user.as_dict() for user in self.users],
+            "place": self.place,
+        }
+        return json.dumps(data, indent=2).encode() + b"\n"
+
+    @staticmethod
+    def decode(content: bytes, where: Path) -> GroupFile:
+        """Raises `ConfigError` for a file that no version of this program has written, or a newer one has."""
+        try:
+            data = json.loads(content)
+            if data["format"] > FORMAT:
+                raise ConfigError(f"{where}: format {data['format']} is newer than this program's {FORMAT}: upgrade")
+            return GroupFile(
+                group=data["group"],
+                members=tuple(data["members"]),
+                addresses=dict(data["addresses"]),
+                local=tuple(data["local"]),
+                settings=dict(data["settings"]),
+                users=tuple(User(ProcessId.from_dict(u), bool(u["holds"])) for u in data["users"]),
+                place=data["place"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(
+                f"{where} is damaged ({type(error).__name__}: {error}); restore it from a copy: it names the group "
+                "that the stores beside it belong to"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProcess:
+    """A node's process as its node.pid tells. ``process`` is None before its first start."""
+
+    running: bool
+    process: ProcessId | None = None
+    home: str = ""
+    """The path of the group as that process knows it."""
+    ending: bool = False
+    """It drains and will be gone soon."""
+
+
+@contextmanager
+def path_errors(path: Path, doing: str) -> Iterator[None]:
+    """Turn the system's word on a path into `PathError` that says what to do."""
+    try:
+        yield
+    except PathError:
+        raise
+    except OSError as error:
+        way_out = {
+            errno.ENOTDIR: "a part of it is a file; name a directory",
+            errno.EEXIST: "it is a file; name a directory",
+            errno.EACCES: "this user may not; change the permissions or name another directory",
+            errno.EPERM: "this user may not; change the permissions or name another directory",
+            errno.EROFS: "the file system is read-only; name another directory",
+            errno.ENOSPC: "the disk is full; make room or name a directory on another disk",
+            errno.EDQUOT: "the quota is used up; make room or name a directory on another disk",
+        }.get(error.errno or 0, "name another directory")
+        message = f"{path}: cannot {doing}: {os.strerror(error.errno or 0)}; {way_out}"
+        raise PathError(message) from error
+
+
+class Home:
+    """The directory of one embedded group."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.abspath(os.path.expanduser(os.fspath(path))))  # noqa: PTH100, PTH111 - keeps symlinks
+        self.group_file = self.path / GROUP_FILE
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def node_directory(self, node_id: NodeId) -> Path:
+        return self.path / node_id
+
+    def create(self) -> None:
+        """Make the directory. Raises `PathError`."""
+        if self.path.exists() and not self.path.is_dir():
+            raise PathError(f"{self.path} is a file; name a directory for the group")
+        with path_errors(self.path, "create the directory"):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    def place(self) -> str:
+        """Which directory this is, whatever its name; empty when it is gone."""
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return ""
+        return f"{stat.st_dev}:{stat.st_ino}"
+
+    def read(self) -> GroupFile | None:
+        """The group of this directory, None when there is none yet.
+
+        Raises:
+            PathError: the path is a file, or may not be read.
+            ConfigError: group.json is damaged or of a newer version.
+        """
+        try:
+            content = self.group_file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            with path_errors(self.path, "read group.json"):
+                raise
+        return GroupFile.decode(content, self.group_file)
+
+    def write(self, file: GroupFile) -> GroupFile:
+        """Put a new group.json in place of the old one; a crash leaves one or the other. Call with the lock held."""
+        temporary = self.path / (GROUP_FILE + ".new")
+        with path_errors(self.path, "write group.json"):
+            with open(temporary, "wb") as out:
+                out.write(file.encode())
+                out.flush()
+                os.fsync(out.fileno())
+            temporary.replace(self.group_file)
+            directory = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        return file
+
+    @contextmanager
+    def lock(self, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+        """Hold the directory against everybody else who starts, joins or ends the group.
+
+        Raises:
+            PathError: the lock file cannot be made.
+            Unavailable: somebody else holds it for longer than that.
+        """
+        descriptor = self._open_lock()
+        try:
+            deadline = time.monotonic() + timeout_s
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise Unavailable(
+                            f"{self.path}: another program has been starting or ending this group for "
+                            f"{timeout_s:.0f} s; wait for it, or end it"
+                        ) from None
+                    time.sleep(0.01)
+                except OSError:
+                    with path_errors(self.path, "lock the directory (its file system has no flock)"):
+                        raise
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _open_lock(self) -> int:
+        lock = self.path / LOCK_FILE
+        try:
+            return os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        except PermissionError:
+            with path_errors(self.path, "open the lock"):
+                return os.open(lock, os.O_RDONLY)  # another user's group: a lock needs no right to write
+        except OSError:
+            with path_errors(self.path, "create the lock"):
+                raise
+
+    # -- nodes
+
+    def node(self, node_id: NodeId) -> NodeProcess:
+        """What is known of a node's process now."""
+        path = self.node_directory(node_id) / PID_FILE
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except OSError:
+            return NodeProcess(False)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                running = False
+            except BlockingIOError:
+                running = True
+            content = os.pread(descriptor, 65536, 0)
+        finally:
+            os.close(descriptor)
+        try:
+            data = json.loads(content)
+            process = ProcessId.from_dict(data)
+            return NodeProcess(running, process, str(data["home"]), bool(data["ending"]))
+        except (KeyError, TypeError, ValueError):
+            return NodeProcess(running)  # it has its lock, but has not written its name yet, or ended cleanly
+
+    def last_sign_of_life(self, node_id: NodeId) -> int:
+        """When the node last touched its node.pid, in ns; opened anew each time, so that NFS asks its server."""
+        try:
+            descriptor = os.open(self.node_directory(node_id) / PID_FILE, os.O_RDONLY)
+        except OSError:
+            return 0
+        try:
+            return os.fstat(descriptor).st_mtime_ns
+        finally:
+            os.close(descriptor)
+
+    def log_tail(self, node_id: NodeId, lines: int = 5) -> str:
+        """The last words in a node's log."""
+        try:
+            with open(self.node_directory(node_id) / LOG_FILE, "rb") as log:
+                log.seek(0, os.SEEK_END)
+                log.seek(max(0, log.tell() - 4096))
+                return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return ""
+
+    # -- use
+
+    def touch_used(self) -> None:
+        """Somebody uses the group now."""
+        used = self.path / USED_FILE
+        with suppress(OSError):  # a read-only user does not count, but may read
+            try:
+                os.utime(used)
+            except FileNotFoundError:
+                used.touch()
+
+    def unused_s(self) -> float:
+        """Seconds since somebody last used any node; 0 when that is not known."""
+        try:
+            return max(0.0, time.time() - (self.path / USED_FILE).stat().st_mtime)
+        except OSError:
+            return 0.0
+
+    def add_user(self, file: GroupFile, user: User) -> GroupFile:
+        """`file` with this user and without the dead ones."""
+        others = [u for u in file.live_users() if u.process != user.process or u.holds != user.holds]
+        return replace(file, users=(*others, user))
+
+
+class PidFile:
+    """A node's hold on its node.pid: made by the node itself, gone with its process."""
+
+    def __init__(self, home: Home, node_id: NodeId) -> None:
+        self._home = home
+        self._node_id = node_id
+        directory = home.node_directory(node_id)
+        with path_errors(directory, "create the node's directory"):
+            directory.mkdir(exist_ok=True)
+            self._descriptor = os.open(directory / PID_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+
+    def acquire(self, ending_s: float, living_s: float = 1.0) -> bool:
+        """Take the hold; False when another process of this node has it and keeps it.
+
+        One that says it is ending is waited for ``ending_s`` seconds, any other ``living_s``: that one may have just
+        been killed, or a probe may have looked at the lock.
+        """
+        began = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.write(ending=False)
+                return True
+            except BlockingIOError:
+                patience = ending_s if self._home.node(self._node_id).ending else living_s
+                if time.monotonic() > began + patience:
+                    return False
+                time.sleep(0.01)
+
+    def write(self, *, ending: bool) -> None:
+        """Say who holds it, and whether not for long any more."""
+        data = {**ProcessId.of(os.getpid()).as_dict(), "home": str(self._home), "ending": ending}
+        content = json.dumps(data).encode()
+        os.pwrite(self._descriptor, content, 0)
+        os.ftruncate(self._descriptor, len(content))
+
+    def touch(self) -> None:
+        """A sign of life, for a host that cannot see this process."""
+        with suppress(OSError):
+            os.utime(self._descriptor)
+
+    def clear(self) -> None:
+        """The node ended cleanly: nothing of it lives anywhere."""
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+
+
+__all__ = ["GroupFile", "Home", "NodeProcess", "PidFile", "User", "path_errors"]

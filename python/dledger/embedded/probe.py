@@ -1,0 +1,103 @@
+"""Asking a node who it is and who leads, over a plain socket: no event loop, no Arrow, one question."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from dledger.errors import ProtocolError
+from dledger.messages.client import (
+    HelloRequest,
+    HelloResponse,
+    MetadataRequest,
+    MetadataResponse,
+    TransferRequest,
+    TransferResponse,
+)
+from dledger.messages.codes import Code
+from dledger.net.address import split_address, tune
+from dledger.types import NodeId, Role
+from dledger.wire import Limits
+from dledger.wire.codec import Message, decode, encode
+from dledger.wire.framing import FrameReader
+
+_LIMITS: Final = Limits(header_bytes=1 << 20, payload_bytes=0)
+POLL_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What one node says of itself and of its group."""
+
+    node_id: NodeId
+    group: str
+    role: Role
+    term: int
+    leader_id: NodeId
+
+
+def ask_node(address: str, group: str = "", timeout_s: float = 1.0) -> NodeView | None:
+    """What the node at ``address`` says; None when nobody answers there in time, or it is no node of ``group``."""
+    answer = _question(address, group, MetadataRequest(), timeout_s)
+    if not isinstance(answer, MetadataResponse):
+        return None
+    role = Role.CANDIDATE
+    if answer.leader_id:
+        role = Role.LEADER if answer.leader_id == answer.node_id else Role.FOLLOWER
+    return NodeView(answer.node_id, answer.group, role, answer.term, answer.leader_id)
+
+
+def ask_to_lead(leader_address: str, group: str, node_id: NodeId, timeout_s: float = 10.0) -> bool:
+    """Ask the leader to hand over to ``node_id``; whether it did."""
+    answer = _question(leader_address, group, TransferRequest(to=node_id), timeout_s)
+    return isinstance(answer, TransferResponse) and answer.code == Code.SUCCESS
+
+
+def _question(address: str, group: str, request: Message, timeout_s: float) -> Message | None:
+    try:
+        with socket.create_connection(split_address(address), timeout=timeout_s) as sock:
+            tune(sock)
+            reader = FrameReader(_LIMITS)
+            hello = _ask(sock, reader, HelloRequest(group=group))
+            if not isinstance(hello, HelloResponse) or hello.code != Code.SUCCESS:
+                return None
+            return _ask(sock, reader, request)
+    except (OSError, ProtocolError):
+        return None
+
+
+def _ask(sock: socket.socket, reader: FrameReader, request: Message) -> Message:
+    sock.sendall(b"".join(encode(request, 1)))
+    while True:
+        data = sock.recv(65536)
+        if not data:
+            raise ProtocolError("the node closed the connection")
+        for frame in reader.feed(data):
+            message: Message = decode(frame.kind, frame.header, frame.payload)
+            return message
+
+
+def ask_all(addresses: dict[NodeId, str], group: str) -> dict[NodeId, NodeView]:
+    """The answers of those that answer, asked at the same time."""
+    with ThreadPoolExecutor(len(addresses)) as pool:
+        views = pool.map(lambda address: ask_node(address, group), addresses.values())
+        return {node: view for node, view in zip(addresses, views, strict=True) if view is not None}
+
+
+def wait_for_leader(addresses: dict[NodeId, str], group: str, timeout_s: float) -> NodeId | None:
+    """The leader as soon as there is one; None when there is none by then."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        for address in addresses.values():  # one after the other: on loopback that is quicker than threads
+            view = ask_node(address, group)
+            if view and view.role is Role.LEADER:
+                return view.node_id
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(POLL_S)
+
+
+__all__ = ["NodeView", "ask_all", "ask_node", "ask_to_lead", "wait_for_leader"]

@@ -1,0 +1,312 @@
+"""Bringing the nodes of a directory up: find those that live, start those that do not, agree on ports."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import signal
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dledger import errors
+from dledger.embedded.home import LOG_FILE, GroupFile, Home, User, path_errors
+from dledger.embedded.ports import free_ports
+from dledger.embedded.process import reap, spawn_python, this_host, wait_gone
+from dledger.embedded.settings import REPLICAS_DEFAULT, check_join, default_of
+from dledger.errors import DLedgerError, PathError, PortInUse, StorageError, Unavailable
+from dledger.net.address import split_address
+from dledger.types import NodeId
+
+logger = logging.getLogger("dledger.embedded")
+
+START_TIMEOUT_S: Final = 60.0
+"""For a node's process to serve; recovery of a large store takes its time."""
+DRAIN_TIMEOUT_S: Final = 15.0
+"""For a node to end after SIGTERM; then SIGKILL, which loses nothing that was acknowledged."""
+PORT_TRIES: Final = 5
+SIGN_OF_LIFE_S: Final = 3.0
+"""Six times as long as a node goes without touching its node.pid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller asks of a group that may or may not be there yet."""
+
+    user: User
+    settings: dict[str, Any]
+    replicas: int | None = None
+    create: bool = True
+    peers: dict[NodeId, str] | None = None
+    """The third way: this directory holds one node, ``local``, of a group whose others run elsewhere."""
+    local: NodeId | None = None
+    group: str | None = None
+
+
+def join_group(home: Home, wish: Wish) -> tuple[GroupFile, bool]:
+    """Make sure that every node of the directory runs; the group, and whether any node had to be started.
+
+    Raises:
+        PathError: the directory cannot be used, or another host runs the group.
+        ConfigError: the group that is there is not the one that was asked for.
+        Unavailable: nodes could not be started; the message has their last words.
+    """
+    if wish.create:
+        home.create()
+    file = home.read()
+    if file is not None and _nothing_to_do(home, file, wish):
+        return file, False
+    if file is None and not wish.create:
+        raise PathError(f"{home}: there is no group in this directory; name another one, or write to it first")
+    with home.lock():
+        file = home.read()
+        file = _new_group(home, wish) if file is None else _existing_group(home, file, wish)
+        file = _write_if_changed(home, home.add_user(file, wish.user))
+        missing = [node for node in file.local if not home.node(node).running]
+        return start_nodes(home, file, missing), bool(missing)
+
+
+def _nothing_to_do(home: Home, file: GroupFile, wish: Wish) -> bool:
+    """The usual case, without a lock: all nodes run, this program is known, and it asks for nothing else."""
+    nodes = [home.node(node) for node in file.local]
+    if not all(n.running and not n.ending and n.process and n.process.alive and n.home == str(home) for n in nodes):
+        return False
+    check_join(file, wish.replicas, wish.settings, running=True, where=str(home))
+    known = any(u.process == wish.user.process and u.holds == wish.user.holds for u in file.users)
+    live = all(file.settings.get(k, default_of(k)) == v for k, v in wish.settings.items() if k == "idle_timeout_ms")
+    same = wish.peers is None or wish.peers == file.addresses
+    return live and same and (known or not os.access(home.group_file, os.W_OK))
+
+
+def _new_group(home: Home, wish: Wish) -> GroupFile:
+    members: tuple[NodeId, ...]
+    local: tuple[NodeId, ...]
+    if wish.peers is not None and wish.local is not None:
+        members, local, addresses = tuple(wish.peers), (wish.local,), dict(wish.peers)
+    else:
+        members = tuple(NodeId(f"n{i}") for i in range(wish.replicas or REPLICAS_DEFAULT))
+        local = members
+        addresses = _pick_addresses(wish.settings, members, {})
+    _check_free_space(home, wish.settings)
+    return GroupFile(
+        group=wish.group or uuid.uuid4().hex,
+        members=members,
+        addresses=addresses,
+        local=local,
+        settings=wish.settings,
+        place=home.place(),
+    )
+
+
+def _check_free_space(home: Home, settings: dict[str, Any]) -> None:
+    """A new group on a full disk would refuse its first append; say so at once."""
+    reserve = settings.get("disk_reserve_bytes", default_of("disk_reserve_bytes"))
+    with path_errors(home.path, "look at the disk"):
+        disk = os.statvfs(home.path)
+    free = disk.f_bavail * disk.f_frsize
+    if free < reserve:
+        raise PathError(
+            f"{home}: the disk is full: {free:,} bytes free, {reserve:,} must stay free (disk_reserve_bytes); make "
+            "room or name a directory on another disk",
+        )
+
+
+def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
+    """Check what is there against what is asked for, and take up what may change."""
+    for node in file.local:
+        _settle(home, node)
+    running = any(home.node(node).running for node in file.local)
+    check_join(file, wish.replicas, wish.settings, running, str(home))
+    if (wish.peers is not None) != file.peers_elsewhere or (wish.local and file.local != (wish.local,)):
+        raise errors.ConfigError(
+            f"{home} holds {'one node' if file.peers_elsewhere else 'a whole group'} ({', '.join(file.local)}), which "
+            "is not what is asked for; name another directory"
+        )
+    if wish.group and wish.group != file.group:
+        raise errors.WrongGroup(f"{home} belongs to group {file.group!r}, not {wish.group!r}; name another directory")
+    settings = {**file.settings, **wish.settings}
+    addresses = file.addresses
+    copied = file.place != home.place() and not running  # the original may be using those ports
+    if wish.peers is not None:
+        if tuple(wish.peers) != file.members:
+            raise errors.ConfigError(
+                f"{home}: the group's nodes are {', '.join(file.members)}, not {', '.join(wish.peers)}; name the same "
+                "nodes in the same order (their addresses may change), or another directory"
+            )
+        addresses = dict(wish.peers)
+    elif copied or _host_of(settings) != split_address(addresses[file.members[0]])[0]:
+        addresses = _pick_addresses(settings, file.members, {})
+    return replace(file, settings=settings, addresses=addresses, place=home.place())
+
+
+def _settle(home: Home, node: NodeId) -> None:
+    """Bring a node into a state that says clearly whether it runs: end what is half gone, refuse what is not ours."""
+    state = home.node(node)
+    process = state.process
+    if process is None:
+        return
+    if process.host != this_host():
+        _check_other_host(home, node, state.running)
+        return
+    if state.running and process.alive:
+        moved = state.home != str(home) and Home(state.home).place() != home.place()
+        if moved:  # it would write to a path that is gone
+            process.signal(signal.SIGTERM)
+        if (state.ending or moved) and not wait_gone(process, DRAIN_TIMEOUT_S):
+            process.signal(signal.SIGKILL)
+            wait_gone(process, DRAIN_TIMEOUT_S)
+
+
+def _check_other_host(home: Home, node: NodeId, running: bool) -> None:
+    """A second host (or container) on the same directory: never two processes on one store.
+
+    The lock tells within one kernel; on a file system whose locks do not reach other hosts, signs of life do.
+    """
+    state = home.node(node)
+    if state.process is None:
+        return
+    other = state.process.host
+    if not running and other.boot == this_host().boot:
+        return
+    first, deadline = home.last_sign_of_life(node), time.monotonic() + SIGN_OF_LIFE_S
+    while not running and time.monotonic() < deadline:
+        running = home.last_sign_of_life(node) != first
+        time.sleep(0.05)
+    if running:
+        raise PathError(
+            f"{home}: host {other.name!r} (or a container of that name) runs {node} of this group, process "
+            f"{state.process.pid}. Use its addresses as dledger.bootstrap.servers (it needs dledger.advertise.host "
+            "for that), or end the programs that use it there: its nodes end by themselves soon after",
+        )
+
+
+def _host_of(settings: dict[str, Any]) -> str:
+    return str(settings.get("advertise_host") or "127.0.0.1")
+
+
+def _pick_addresses(settings: dict[str, Any], nodes: Iterable[NodeId], others: dict[NodeId, str]) -> dict[NodeId, str]:
+    """New addresses for ``nodes``, beside those that the others keep."""
+    nodes = list(nodes)
+    host = _host_of(settings)
+    taken = {split_address(address)[1] for address in others.values()}
+    ports = free_ports(str(settings.get("host", host)), len(nodes), taken)
+    shown = f"[{host}]" if ":" in host else host
+    return {node: f"{shown}:{port}" for node, port in zip(nodes, ports, strict=True)}
+
+
+def _write_if_changed(home: Home, file: GroupFile) -> GroupFile:
+    present = home.read()
+    if present == file:
+        return file
+    try:
+        return home.write(file)
+    except PathError:
+        # Somebody else's group: it may be used, but not changed.
+        if present is not None and all(home.node(node).running for node in present.local):
+            return present
+        raise
+
+
+def start_nodes(home: Home, file: GroupFile, nodes: list[NodeId], *, alone: bool = False) -> GroupFile:
+    """Start these nodes at the same time and wait until each serves or says why not. Call with the lock held.
+
+    A node whose port somebody else has taken gets another one. Nodes that cannot start are an error only when there
+    are too few others for a quorum, or with ``alone``.
+    """
+    failures: dict[NodeId, DLedgerError] = {}
+    waiting = list(nodes)
+    for _ in range(PORT_TRIES):
+        results = _spawn(home, waiting)
+        waiting = [node for node, error in results.items() if isinstance(error, PortInUse) and not file.peers_elsewhere]
+        failures.update({n: e for n, e in results.items() if e is not None and n not in waiting})
+        if not waiting:
+            break
+        kept = {node: address for node, address in file.addresses.items() if node not in waiting}
+        file = home.write(replace(file, addresses=kept | _pick_addresses(file.settings, waiting, kept)))
+    failures.update({node: PortInUse(f"{file.addresses[node]}: no port could be kept") for node in waiting})
+    for node, error in failures.items():
+        logger.warning("node %s of %s did not start: %s", node, home, error)
+    few = 2 * (len(file.local) - len(failures)) <= len(file.local)
+    if failures and (few or alone or file.peers_elsewhere):
+        raise next(iter(failures.values()))
+    return file
+
+
+def _spawn(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | None]:
+    """Start processes and collect each one's first word."""
+    pending: dict[int, tuple[NodeId, int]] = {}
+    for node in nodes:
+        with path_errors(home.node_directory(node), "create the node's directory"):
+            home.node_directory(node).mkdir(exist_ok=True)
+        read_end, write_end = os.pipe()
+        log = home.node_directory(node) / LOG_FILE
+        pid = spawn_python("dledger.embedded.child", [str(home), node], write_end, log)
+        os.close(write_end)
+        pending[read_end] = (node, pid)
+    answers: dict[NodeId, DLedgerError | None] = {}
+    heard: dict[int, bytes] = dict.fromkeys(pending, b"")
+    deadline = time.monotonic() + START_TIMEOUT_S
+    try:
+        while pending:
+            for descriptor in _readable(list(pending), deadline):
+                data = os.read(descriptor, 65536)
+                heard[descriptor] += data
+                if not data or heard[descriptor].endswith(b"\n"):
+                    node, pid = pending.pop(descriptor)
+                    os.close(descriptor)
+                    answers[node] = _answer(home, node, pid, heard[descriptor])
+            if time.monotonic() > deadline:
+                break
+    finally:
+        for descriptor in pending:
+            os.close(descriptor)
+    for node, _ in pending.values():
+        answers[node] = Unavailable(
+            f"node {node} of {home} did not serve within {START_TIMEOUT_S:.0f} s; its log ends with: "
+            f"{home.log_tail(node)}"
+        )
+    return answers
+
+
+def _readable(descriptors: list[int], deadline: float) -> list[int]:
+    poll = select.poll()  # not select(): a program with many files has descriptors over 1023
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(max(0.0, deadline - time.monotonic()) * 1000)]
+
+
+def _answer(home: Home, node: NodeId, pid: int, said: bytes) -> DLedgerError | None:
+    """The error that a node's first word stands for, None when it serves."""
+    try:
+        answer = json.loads(said)
+    except ValueError:
+        reap(pid)
+        tail = home.log_tail(node)
+        return StorageError(f"node {node} of {home} ended before it served; its log ends with: {tail or 'nothing'}")
+    if answer.get("ready") or answer.get("error") == "AlreadyRunning":
+        return None
+    reap(pid)
+    kind = getattr(errors, answer["error"], None)
+    message = f"node {node} of {home}: {answer['message']}"
+    if isinstance(kind, type) and issubclass(kind, DLedgerError):
+        return kind(message)
+    return Unavailable(f"{message} ({answer['error']}; see {home.node_directory(node) / LOG_FILE})")
+
+
+def stop_nodes(home: Home, nodes: Iterable[NodeId]) -> None:
+    """End nodes gracefully, all at the same time; with SIGKILL those that will not. Call with the lock held."""
+    processes = [state.process for state in map(home.node, nodes) if state.running and state.process]
+    for process in processes:
+        process.signal(signal.SIGTERM)
+    deadline = time.monotonic() + DRAIN_TIMEOUT_S
+    for process in processes:
+        if not wait_gone(process, max(0.0, deadline - time.monotonic())):
+            process.signal(signal.SIGKILL)
+            wait_gone(process, DRAIN_TIMEOUT_S)
+
+
+__all__ = ["Wish", "join_group", "start_nodes", "stop_nodes"]
