@@ -53,6 +53,12 @@ class Flag(IntFlag):
     """The records' times differ; otherwise all have the header's ``first_time``."""
 
 
+# looked up, because calling an enum costs as much as the rest of `decode_header`
+_KINDS: Final = {int(kind): kind for kind in Kind}
+_CODECS: Final = {int(codec): codec for codec in Codec}
+_FLAGS: Final = tuple(Flag(flags) for flags in range(16))
+
+
 @dataclass(frozen=True, slots=True)
 class BodyHeader:
     """What the catalog knows of a body."""
@@ -70,7 +76,7 @@ class BodyHeader:
     sequence: int = 0
     """Number of the batch in its producer session and topic partition, from 0, +1 each."""
     codec: Codec = Codec.NONE
-    flags: Flag = Flag(0)
+    flags: Flag = _FLAGS[0]
     schema_version: int = 0
 
 
@@ -110,7 +116,9 @@ def decode_header(body: Buffer) -> BodyHeader:
         raise ValueError(f"a body starts with {BODY_MAGIC!r}, not {bytes(magic)!r}")
     if version != BODY_VERSION:
         raise ValueError(f"body version {version} is newer than this program's {BODY_VERSION}: upgrade dledger")
+    if kind not in _KINDS or codec not in _CODECS or flags >= len(_FLAGS):
+        raise ValueError(f"a body of kind {kind}, codec {codec}, flags {flags}: this program knows none such")
     return BodyHeader(
-        Kind(kind), topic_id, partition, count, first, last, producer_id, epoch, sequence, Codec(codec), Flag(flags),
-        schema_version,
+        _KINDS[kind], topic_id, partition, count, first, last, producer_id, epoch, sequence, _CODECS[codec],
+        _FLAGS[flags], schema_version,
     )  # fmt: skip
