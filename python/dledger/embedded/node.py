@@ -24,9 +24,9 @@ class EmbeddedNode:
     node is a process of its own, found again through the directory like those of `EmbeddedGroup`.
 
     Args:
+        path: a directory for this node's files, made when missing.
         peers: ``n0-host:port;n1-host:port;…``, the same on every node.
         self_id: which of them this is.
-        directory: holds this node's files and nothing else's.
         settings: fields of `GroupConfig` and `NodeConfig` by name; ``group`` (``default``) must be that of the others.
             It listens on its own address's host, unless ``host`` says otherwise.
 
@@ -37,7 +37,7 @@ class EmbeddedNode:
         WrongGroup: the directory belongs to another group.
     """
 
-    def __init__(self, peers: str, self_id: str, directory: str | os.PathLike[str], **settings: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str], peers: str, self_id: str, **settings: Any) -> None:
         addresses = parse_peers(peers)
         if self_id not in addresses:
             raise ConfigError(f"self id {self_id!r} is not one of the peers: {', '.join(addresses)}")
@@ -46,7 +46,7 @@ class EmbeddedNode:
         # advertise_host is what the peers say; host may stand alone here.
         check_settings({**chosen, "advertise_host": addresses[NodeId(self_id)].rpartition(":")[0]})
         self.node_id = NodeId(self_id)
-        self._home = Home(directory)
+        self._home = Home(path)
         self._wish = Wish(
             User(ProcessId.of(application_pid()), holds=True),
             chosen,

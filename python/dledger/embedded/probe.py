@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from dledger.errors import ProtocolError
-from dledger.messages.client import (
-    HelloRequest,
-    HelloResponse,
-    MetadataRequest,
-    MetadataResponse,
-    TransferRequest,
-    TransferResponse,
-)
+from dledger.errors import Unavailable, WrongGroup
+from dledger.messages.client import MetadataRequest, MetadataResponse, TransferRequest, TransferResponse
 from dledger.messages.codes import Code
-from dledger.net.address import split_address, tune
+from dledger.net.blocking import BlockingConnection, Lost
 from dledger.types import NodeId, Role
-from dledger.wire import Limits
-from dledger.wire.codec import Message, decode, encode
-from dledger.wire.framing import FrameReader
+from dledger.wire import Limits, Message
 
 _LIMITS: Final = Limits(header_bytes=1 << 20, payload_bytes=0)
 POLL_S: Final = 0.01
@@ -58,26 +48,16 @@ def ask_to_lead(leader_address: str, group: str, node_id: NodeId, timeout_s: flo
 
 def _question(address: str, group: str, request: Message, timeout_s: float) -> Message | None:
     try:
-        with socket.create_connection(split_address(address), timeout=timeout_s) as sock:
-            tune(sock)
-            reader = FrameReader(_LIMITS)
-            hello = _ask(sock, reader, HelloRequest(group=group))
-            if not isinstance(hello, HelloResponse) or hello.code != Code.SUCCESS:
-                return None
-            return _ask(sock, reader, request)
-    except (OSError, ProtocolError):
+        connection = BlockingConnection(address, group, _LIMITS, timeout_s)
+    except (Unavailable, WrongGroup):
         return None
-
-
-def _ask(sock: socket.socket, reader: FrameReader, request: Message) -> Message:
-    sock.sendall(b"".join(encode(request, 1)))
-    while True:
-        data = sock.recv(65536)
-        if not data:
-            raise ProtocolError("the node closed the connection")
-        for frame in reader.feed(data):
-            message: Message = decode(frame.kind, frame.header, frame.payload)
-            return message
+    try:
+        answer: Message = connection.ask(request, (), time.monotonic() + timeout_s)[0]
+        return answer
+    except Lost:
+        return None
+    finally:
+        connection.close()
 
 
 def ask_all(addresses: dict[NodeId, str], group: str) -> dict[NodeId, NodeView]:

@@ -1,0 +1,138 @@
+"""What the commands share: finding the group, settings given as name=value, and output."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dledger.config import nearest
+from dledger.errors import ConfigError, UnknownOption
+from dledger.net.address import split_addresses
+
+if TYPE_CHECKING:
+    from dledger.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+TIMEOUT_S: Final = 15.0
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+
+
+def group_options(function: F) -> F:
+    """``--bootstrap`` and ``--timeout``, for every command that talks to a group."""
+    function = click.option(
+        "--timeout", type=click.FloatRange(min=0.1), default=TIMEOUT_S, show_default=True, metavar="SECONDS",
+        help="Give up when the group does not answer for so long.",
+    )(function)  # fmt: skip
+    return click.option(
+        "-b", "--bootstrap", required=True, envvar="DLEDGER_BOOTSTRAP", metavar="ADDRESSES|DIR",
+        help="host:port,host:port of running nodes, or the directory of an embedded group.",
+    )(function)  # fmt: skip
+
+
+def is_path(target: str) -> bool:
+    """Whether ``--bootstrap`` names a directory: it has a slash, exists, or has no port."""
+    return "/" in target or target.startswith((".", "~")) or ":" not in target or Path(target).is_dir()
+
+
+def find_group(target: str, *, create: bool = False) -> str:
+    """The addresses behind ``--bootstrap``; a group in a directory is started when it does not run.
+
+    Raises:
+        ConfigError: neither addresses nor a path.
+        PathError: the directory has no group and ``create`` is not set, or cannot be used.
+    """
+    if is_path(target):
+        from dledger.embedded import connect_path
+
+        return connect_path(target, create=create)
+    return ",".join(split_addresses(target))
+
+
+def open_client(target: str, timeout_s: float, *, create: bool = False, **settings: Any) -> Client:
+    """A client for the group behind ``--bootstrap``; close it, or use it as a context manager."""
+    from dledger.client import Client
+
+    timeout_ms = int(timeout_s * 1000)
+    return Client(find_group(target, create=create), request_timeout_ms=timeout_ms, **settings)
+
+
+def parse_settings(texts: Sequence[str], *configs: type[Any], forbidden: Sequence[str] = ()) -> dict[str, Any]:
+    """``name=value`` texts as typed values of the configs' fields.
+
+    Raises:
+        UnknownOption: none of the configs has such a field; the message has the nearest one.
+        ConfigError: not of that form, or the value is not of the field's type.
+    """
+    types = {f.name: get_type_hints(config)[f.name] for config in configs for f in fields(config)}
+    known = sorted(set(types) - set(forbidden))
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {text!r}: write name=value")
+        if name not in known:
+            raise UnknownOption(f"--set {name}: unknown setting{nearest(name, known)}; known: {', '.join(known)}")
+        found[name] = _typed(name, value, types[name])
+    return found
+
+
+def _typed(name: str, text: str, wanted: Any) -> Any:
+    try:
+        if wanted is bool:
+            return {"true": True, "false": False}[text.lower()]
+        if wanted in (int, float):
+            return wanted(text.replace("_", ""))
+    except (KeyError, ValueError):
+        raise ConfigError(f"--set {name}={text}: give a value of type {wanted.__name__}") from None
+    if wanted in (str, Path):
+        return wanted(text)
+    return tuple(part.strip() for part in text.split(",") if part.strip())  # the other fields are lists of nodes
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, indented."""
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table for people: numbers to the right, everything else to the left."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for at, column in enumerate(columns):
+        number = all(isinstance(row[at], int | float) or row[at] in ("", "-") for row in rows) and bool(rows)
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row])
+    Console(highlight=False).print(table)
+
+
+def text_or_base64(name: str, value: bytes | None) -> dict[str, str | None]:
+    """Bytes in JSON: as text where they are UTF-8, otherwise as ``<name>_base64``."""
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+__all__ = [
+    "find_group",
+    "group_options",
+    "is_path",
+    "json_option",
+    "open_client",
+    "parse_settings",
+    "print_json",
+    "print_table",
+    "text_or_base64",
+]

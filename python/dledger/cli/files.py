@@ -1,0 +1,57 @@
+"""``dledger verify`` and ``dledger dump``: a stopped node's files, read directly."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from dledger.cli.common import print_json
+from dledger.errors import PathError
+
+_directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+
+
+@click.command()
+@_directory
+def verify(directory: Path) -> None:
+    """Check every byte of the node's store in DIR and print what was found as JSON; exit code 1 when it is damaged.
+
+    Stop the node first. DIR is one node's directory, e.g. /data/log/n0 of an embedded group.
+    """
+    from dledger.store.verify import verify_store
+
+    report = verify_store(check_directory(directory))
+    print_json(report)
+    if not report["ok"]:
+        sys.exit(1)
+
+
+@click.command()
+@_directory
+def dump(directory: Path) -> None:
+    """Print one JSON line per entry of the node's store in DIR: index, term, pos, size, kind, body CRC."""
+    from dledger.store.dump import dump_store
+
+    for entry in dump_store(check_directory(directory)):
+        sys.stdout.write(json.dumps(entry) + "\n")
+
+
+def check_directory(directory: Path) -> Path:
+    """Refuse what is no node's directory, with a word on what it is.
+
+    Raises:
+        PathError: nothing there, a file, or a whole group.
+    """
+    if not directory.is_dir():
+        what = "is a file" if directory.exists() else "does not exist"
+        raise PathError(f"{directory} {what}; name the directory of a node's store")
+    if (directory / "group.json").exists():
+        nodes = sorted(str(path.parent) for path in directory.glob("*/node.pid"))
+        raise PathError(f"{directory} holds a group; name one of its nodes: {', '.join(nodes)}")
+    return directory
+
+
+__all__ = ["dump", "verify"]

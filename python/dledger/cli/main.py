@@ -1,0 +1,98 @@
+"""The ``dledger`` command: finds the subcommand, and turns every error into one line and an exit code.
+
+Exit codes: 0 done; 1 the answer is bad news (damage found, no leader, not handed over); 2 an error, with one line
+``dledger: …`` on stderr that names the thing and the way out; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import click
+
+import dledger
+from dledger.errors import DLedgerError
+
+EXIT_ERROR: Final = 2
+EXIT_INTERRUPTED: Final = 130
+COMMANDS: Final = {
+    "serve": "dledger.cli.serve",
+    "status": "dledger.cli.group",
+    "topics": "dledger.cli.topics",
+    "append": "dledger.cli.append",
+    "tail": "dledger.cli.tail",
+    "groups": "dledger.cli.group",
+    "transfer": "dledger.cli.group",
+    "verify": "dledger.cli.files",
+    "dump": "dledger.cli.files",
+    "bench": "dledger.cli.bench",
+}
+"""Each command's module, loaded when it is asked for: a node need not load what a client needs."""
+
+
+class Commands(click.Group):
+    """The subcommands, and the one place where errors become text."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(COMMANDS[name]), name)
+        return command
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message())
+            sys.exit(EXIT_ERROR)
+        except click.ClickException as error:
+            fail(error.format_message())
+        except DLedgerError as error:
+            fail(str(error))
+        except (KeyboardInterrupt, click.Abort):
+            sys.exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:  # the reader of our output has seen enough, as in `dledger tail | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(message: str) -> NoReturn:
+    """One line on stderr, exit code 2."""
+    click.echo(f"dledger: {' '.join(message.split())}", err=True)
+    sys.exit(EXIT_ERROR)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(dledger.__version__, prog_name="dledger")
+def cli() -> None:
+    """A replicated commit log.
+
+    Commands that talk to a group take -b/--bootstrap: host:port,... of running nodes, or the directory of an embedded
+    group, which is started when it does not run. DLEDGER_BOOTSTRAP in the environment does the same.
+    """
+
+
+def main() -> None:
+    """Entry of the console script."""
+    cli(prog_name="dledger")
+
+
+__all__ = ["cli", "main"]

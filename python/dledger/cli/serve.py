@@ -1,0 +1,50 @@
+"""``dledger serve``: one node of a group, in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dledger.cli.common import parse_settings
+from dledger.config import GroupConfig, NodeConfig, from_settings, parse_peers
+from dledger.errors import ConfigError
+from dledger.net.address import split_address
+from dledger.types import NodeId
+
+DECIDED = ("members", "node_id", "directory", "port", "parent_pid")
+
+
+@click.command()
+@click.option("--self-id", required=True, help="Which of the peers this node is, e.g. n0.")
+@click.option("--peers", required=True, metavar="n0-HOST:PORT;...", help="All nodes of the group, the same everywhere.")
+@click.option(
+    "--dir", "directory", required=True, type=click.Path(path_type=Path), help="For this node's files; made if missing."
+)
+@click.option("--group", default="default", show_default=True, help="Identity of the group, the same everywhere.")
+@click.option("--host", help="Where to listen; the host of this node's own address unless given.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE",
+    help="Any other setting of a group or node, e.g. retention_ms=604800000. Group settings must be equal everywhere.",
+)  # fmt: skip
+def serve(
+    self_id: str, peers: str, directory: Path, group: str, host: str | None, settings: tuple[str, ...]
+) -> None:
+    """Run one node until SIGTERM or SIGINT; then it hands leadership over and drains."""
+    addresses = parse_peers(peers)
+    if self_id not in addresses:
+        raise ConfigError(f"--self-id {self_id}: not one of the peers {', '.join(addresses)}")
+    own_host, port = split_address(addresses[NodeId(self_id)])
+    of_group = parse_settings(settings, GroupConfig, NodeConfig, forbidden=(*DECIDED, "group", "host"))
+    of_node = {name: of_group.pop(name) for name in list(of_group) if name in NodeConfig.__dataclass_fields__}
+    group_config = from_settings(GroupConfig, {**of_group, "group": group, "members": tuple(addresses)})
+    node_config = from_settings(
+        NodeConfig,
+        {**of_node, "node_id": NodeId(self_id), "directory": directory, "host": host or own_host, "port": port},
+    )
+    from dledger.server.main import run_node
+
+    run_node(group_config, node_config, lambda: addresses)
+
+
+__all__ = ["serve"]
