@@ -6,6 +6,7 @@ SIGKILL the leader while records are being appended; see how long nothing is ack
 import tempfile
 import threading
 import time
+from itertools import pairwise
 
 from dledger import Client, EmbeddedGroup
 
@@ -37,8 +38,9 @@ def main() -> None:
         killed_at = time.monotonic()
         group.kill(victim)
         writer.join()
-        gap = next(at for at, _ in acknowledged if at > killed_at + 0.001) - killed_at
-        print(f"SIGKILL of {victim}; the next acknowledgement came {gap * 1000:.0f} ms later, from {group.leader}")
+        moments = [killed_at, *(at for at, _ in acknowledged if at > killed_at)]
+        gap = max(later - earlier for earlier, later in pairwise(moments))
+        print(f"SIGKILL of {victim}; nothing was acknowledged for {gap * 1000:.0f} ms, then {group.leader} led")
         group.restart(victim)
 
         values = [row["value"] for batch in client.read("events", 0, 0, RECORDS) for row in batch.to_pylist()]

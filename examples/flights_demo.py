@@ -1,4 +1,4 @@
-"""python examples/flights_demo.py
+"""python examples/flights_demo.py [--flights N]
 
 336,776 real flights through a group of three nodes, while its leader and the Spark program are killed; then the proof,
 from the log itself, that every flight is there exactly once. Exit code 0 only when all of it holds.
@@ -6,6 +6,7 @@ from the log itself, that every flight is there exactly once. Exit code 0 only w
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
@@ -131,8 +132,10 @@ class Demo:
 
 def main() -> int:
     """Run it in a folder of its own; 0 when everything holds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flights", type=int, help="only the first so many of the 336,776")
+    lines = read_csv()[: parser.parse_args().flights]
     console = Console(soft_wrap=True)
-    lines = read_csv()
     with tempfile.TemporaryDirectory(prefix="dledger-demo-") as scratch, Board(console) as board:
         demo = Demo(Path(scratch), lines, board)
         try:

@@ -40,8 +40,7 @@ def test_both_clients_have(name: str) -> None:
 
 def test_client_and_group_take_the_documented_arguments() -> None:
     group = inspect.signature(dledger.EmbeddedGroup).parameters
-    assert group["replicas"].default == 3
-    assert next(iter(group)) == "path"
+    assert list(group)[:2] == ["path", "replicas"]
     append = inspect.signature(dledger.Client.append).parameters
     assert list(append)[1:3] == ["topic", "values"]
     assert {"keys", "partition", "headers", "timestamps"} <= set(append)

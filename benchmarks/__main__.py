@@ -1,0 +1,66 @@
+"""Run the benchmarks: ``python -m benchmarks [--only append,latency] [--repetitions 5] [--quick]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import appends, failures, machine, spark
+from benchmarks.floors import FLOORS
+from benchmarks.report import Report
+
+SECTIONS: dict[str, Callable[..., None]] = {
+    "append": appends.throughput,
+    "latency": appends.latency,
+    "spark": spark.spark,
+    "failover": failures.failover,
+    "start": failures.start,
+    "memory": appends.memory,
+}
+RESULTS = Path(__file__).parent / "results"
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", default=",".join(SECTIONS), help=f"some of {','.join(SECTIONS)}")
+    parser.add_argument("--repetitions", type=int, default=5, help="of every case; failover: at least 20")
+    parser.add_argument("--directory", type=Path, help="where the logs lie while they are measured (a real disk)")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON")
+    parser.add_argument("--quick", action="store_true", help="a smoke test: everything once, small; no floors")
+    asked = parser.parse_args(argv)
+    asked.sections = asked.only.split(",")
+    if unknown := set(asked.sections) - set(SECTIONS):
+        parser.error(f"no section {sorted(unknown)[0]!r}; there are {', '.join(SECTIONS)}")
+    return asked
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure, print, save. The table says which floors hold; a slower machine is not an error."""
+    asked = arguments(argv)
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    with tempfile.TemporaryDirectory(prefix="dledger-bench-", dir=asked.directory) as scratch:
+        directory = Path(scratch)
+        report = Report(machine.describe(directory))
+        console.print(report.machine)
+        for name in asked.sections:
+            began = time.monotonic()
+            console.print(f"measuring {name} ...", end=" ")
+            SECTIONS[name](report, directory, 1 if asked.quick else asked.repetitions, quick=asked.quick)
+            console.print(f"{time.monotonic() - began:.0f} s")
+    floors = () if asked.quick else FLOORS
+    report.show(console, floors)
+    path = asked.output / f"bench-{report.machine['started'].replace(':', '')}.json"
+    report.save(path, floors)
+    console.print(f"saved as {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""A source and a sink for Spark that do nothing: no Python data source can be faster than these.
+
+The source hands over ready Arrow batches with the seven columns of a log, the sink looks at each batch and drops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+SCHEMA = ("key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
+          "timestampType int")  # fmt: skip
+ROWS_PER_BATCH = 20_000
+
+
+class Ceiling(DataSource):
+    """Format "ceiling"; options ``rows`` and ``parts``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ceiling"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: Any) -> CeilingReader:
+        return CeilingReader(int(self.options["rows"]), int(self.options["parts"]))
+
+    def writer(self, schema: Any, overwrite: bool) -> CeilingWriter:
+        return CeilingWriter()
+
+
+class CeilingReader(DataSourceReader):
+    """Gives ``rows`` rows in ``parts`` tasks."""
+
+    def __init__(self, rows: int, parts: int) -> None:
+        self._rows, self._parts = rows, parts
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(part) for part in range(self._parts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        rows, left = ready_batch(ROWS_PER_BATCH), self._rows // self._parts
+        while left > 0:
+            yield rows if left >= ROWS_PER_BATCH else rows.slice(0, left)
+            left -= ROWS_PER_BATCH
+
+
+class CeilingWriter(DataSourceArrowWriter):
+    """Takes everything, keeps nothing."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for batch in iterator:
+            assert batch.num_columns
+        return WriterCommitMessage()
+
+
+def ready_batch(size: int) -> pa.RecordBatch:
+    """``size`` rows with values of 100 bytes, as a log's source would give them."""
+    return pa.record_batch(
+        {
+            "key": pa.array([b"k" * 8] * size, pa.binary()),
+            "value": pa.array([b"x" * 100] * size, pa.binary()),
+            "topic": pa.array(["bench"] * size, pa.string()),
+            "partition": pa.array([0] * size, pa.int32()),
+            "offset": pa.array(range(size), pa.int64()),
+            "timestamp": pa.array([1_700_000_000_000_000] * size, pa.timestamp("us", tz="UTC")),
+            "timestampType": pa.array([0] * size, pa.int32()),
+        }
+    )

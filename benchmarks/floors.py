@@ -1,0 +1,46 @@
+"""The figures that must not be missed on a machine of two cores whose disk syncs cheaply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.appends import LATENCY, MEMORY, THROUGHPUT
+from benchmarks.failures import FAILOVER, START
+from benchmarks.report import Floor, Report
+from benchmarks.spark import NOTHING, READ, WRITE
+
+
+def median(section: str, name: str) -> Callable[[Report], float]:
+    """A case's median."""
+    return lambda report: report.median(section, name)
+
+
+def share(section: str, name: str, ceiling: str) -> Callable[[Report], float]:
+    """A case's median as a share of another one's."""
+    return lambda report: report.median(section, name) / report.median(section, ceiling)
+
+
+def highest(section: str, name: str) -> Callable[[Report], float]:
+    """The worst of a case where less is better."""
+    return lambda report: report.cases[section, name].high
+
+
+FLOORS = (
+    Floor("Spark batch read, share of the do-nothing source, 3 replicas",
+          share(READ, "dledger, 3 replicas", NOTHING.format("source")), 0.6, True),
+    Floor("Spark batch write, share of the do-nothing sink, 3 replicas",
+          share(WRITE, "dledger, 3 replicas", NOTHING.format("sink")), 0.35, True),
+    Floor("Spark batch write, share of the do-nothing sink, 1 replica",
+          share(WRITE, "dledger, 1 replica", NOTHING.format("sink")), 0.55, True),
+    Floor("1 MiB appends, 3 replicas",
+          median(THROUGHPUT, "1 MiB, 8 in flight, 3 replicas, bytes"), 270, True, "MB/s"),
+    Floor("1 KiB single requests, 512 in flight, 3 replicas",
+          median(THROUGHPUT, "1 KiB, 512 in flight, 3 replicas"), 15_000, True, "/s"),
+    Floor("one append of 1 KiB in flight, 3 replicas, p50",
+          median(LATENCY, "Client.append of 1 KiB, 3 replicas"), 0.8, False, "ms"),
+    Floor("failover", median(FAILOVER, "three replicas"), 1.5, False, "s"),
+    Floor("failover, the worst", highest(FAILOVER, "three replicas"), 3, False, "s"),
+    Floor("embedded start of 3 nodes to the first acknowledgement",
+          median(START, "new, 3 nodes, to the first acknowledgement"), 2, False, "s"),
+    Floor("memory of a node after 2 GiB, the largest", highest(MEMORY, "VmRSS of any node"), 200, False, "MiB"),
+)  # fmt: skip

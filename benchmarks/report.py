@@ -1,0 +1,131 @@
+"""What was measured: repetitions of named cases, their summary, the floors they are held against, table and JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass
+class Case:
+    """One thing that is measured several times. ``unit`` says what the numbers are."""
+
+    section: str
+    name: str
+    unit: str
+    values: list[float] = field(default_factory=list)
+
+    @property
+    def low(self) -> float:
+        return min(self.values)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def high(self) -> float:
+        return max(self.values)
+
+    def percentile(self, share: float) -> float:
+        """The value below which this share of all lies."""
+        ordered = sorted(self.values)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A promise about a figure. ``measure`` raises KeyError where its case was not run."""
+
+    text: str
+    measure: Callable[[Report], float]
+    bound: float
+    at_least: bool
+    unit: str = ""
+
+    def holds(self, value: float) -> bool:
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+class Report:
+    """All cases of one run, in the order in which they were first measured."""
+
+    def __init__(self, machine: dict[str, Any]) -> None:
+        self.machine = machine
+        self.cases: dict[tuple[str, str], Case] = {}
+
+    def add(self, section: str, name: str, unit: str, *values: float) -> None:
+        """One or more repetitions of a case."""
+        self.cases.setdefault((section, name), Case(section, name, unit)).values.extend(values)
+
+    def median(self, section: str, name: str) -> float:
+        """Raises `KeyError` when the case was not measured."""
+        return self.cases[section, name].median
+
+    def check(self, floors: Iterable[Floor]) -> list[tuple[Floor, float]]:
+        """The floors whose cases were measured, with their figures."""
+        found = []
+        for floor in floors:
+            try:
+                found.append((floor, floor.measure(self)))
+            except KeyError:
+                continue
+        return found
+
+    def as_dict(self, floors: Iterable[Floor]) -> dict[str, Any]:
+        """The whole run, every repetition included."""
+        return {
+            "machine": self.machine,
+            "cases": [
+                {"section": c.section, "name": c.name, "unit": c.unit, "min": c.low, "median": c.median,
+                 "max": c.high, "values": c.values}
+                for c in self.cases.values()
+            ],
+            "floors": [
+                {"floor": floor.text, "value": value, "bound": floor.bound, "holds": floor.holds(value)}
+                for floor, value in self.check(floors)
+            ],
+        }  # fmt: skip
+
+    def save(self, path: Path, floors: Iterable[Floor]) -> None:
+        """Write the run as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.as_dict(floors), indent=1) + "\n")
+
+    def show(self, console: Console, floors: Iterable[Floor]) -> None:
+        """Print every case and every floor."""
+        for section in dict.fromkeys(c.section for c in self.cases.values()):
+            table = Table(title=section, title_justify="left")
+            table.add_column("case")
+            for column in ("unit", "min", "median", "max", "p99", "n"):
+                table.add_column(column, justify="right")
+            for c in self.cases.values():
+                if c.section == section:
+                    p99 = number(c.percentile(0.99)) if len(c.values) >= 100 else ""
+                    table.add_row(c.name, c.unit, number(c.low), number(c.median), number(c.high), p99,
+                                  str(len(c.values)))  # fmt: skip
+            console.print(table)
+        checked = self.check(floors)
+        if checked:
+            table = Table(title="floors (on medians unless said otherwise)", title_justify="left")
+            for column in ("floor", "bound", "here", ""):
+                table.add_column(column)
+            for floor, value in checked:
+                sign = "≥" if floor.at_least else "≤"
+                table.add_row(floor.text, f"{sign} {number(floor.bound)} {floor.unit}", f"{number(value)} {floor.unit}",
+                              "[green]holds[/green]" if floor.holds(value) else "[red]misses[/red]")  # fmt: skip
+            console.print(table)
+
+
+def number(value: float) -> str:
+    """Three significant digits, or whole thousands with commas."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

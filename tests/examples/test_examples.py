@@ -1,0 +1,74 @@
+"""Every example runs, as its first line says, and shows what it promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((TOP / "examples").glob("[0-9]*.py"))
+SHOWS = {
+    "01_three_nodes.py": [r"its leader is n\d", r"\[0, 2\) of greetings", r"Role.LEADER|LEADER"],
+    "02_append_and_tail.py": [r"tail: offset 5, key None, value b'six'", r"end \{0: 6\}"],
+    "03_batch.py": [r"customer-\d+", r"rows: 100000"],
+    "04_stream.py": [r"run 1: orders has 5000", r"large has 2500 records", r"run 2: orders has 10000",
+                     r"large has 5000 records"],
+    "05_kill_the_leader.py": [r"SIGKILL of n\d", r"all 3000 acknowledged records are there, once, in order"],
+    "06_embed_a_node.py": [r"this application's node is (Role\.)?LEADER", r"rows: 1000"],
+}  # fmt: skip
+
+
+def run_example(*arguments: str, timeout_s: float = 300) -> str:
+    """Run a script of examples/ from the top of the checkout and return what it prints."""
+    done = subprocess.run([sys.executable, *arguments], cwd=TOP, capture_output=True, text=True, timeout=timeout_s,
+                          stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
+def test_example_runs_and_shows_what_it_says(path: Path) -> None:
+    printed = run_example(f"examples/{path.name}")
+    for expected in SHOWS[path.name]:
+        assert re.search(expected, printed), printed
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
+def test_first_line_of_an_example_is_its_command(path: Path) -> None:
+    assert path.read_text().startswith(f'"""python examples/{path.name}')
+    assert f".venv/bin/python examples/{path.name}`" in (TOP / "examples" / "README.md").read_text()
+
+
+def test_every_example_is_checked_here() -> None:
+    assert [p.name for p in EXAMPLES] == sorted(SHOWS)
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_demo_holds_without_a_terminal() -> None:
+    """A part of the flights, with both kills; the proof is the demo's own, and it exits 0 only when all of it holds."""
+    printed = run_example("examples/flights_demo.py", "--flights", "60000")
+    assert "SIGKILL of the leader" in printed
+    assert "SIGKILL of the Spark program" in printed
+    for fact in ("rows in", "rows out", "failover gap", "rows/s", "replicas agree byte for byte"):
+        assert fact in printed
+    assert printed.count("holds") >= 6
+    assert "BROKEN" not in printed
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_benchmarks_run_in_every_section(tmp_path: Path) -> None:
+    """A smoke test: each section once, with little data; the figures mean nothing, but they are all there."""
+    printed = run_example("-m", "benchmarks", "--quick", "--output", str(tmp_path))
+    assert "saved as" in printed
+    saved = next(tmp_path.glob("bench-*.json")).read_text()
+    for case in ("1 KiB, 512 in flight, 3 replicas", "Client.append of 1 KiB, 3 replicas", "dledger, 3 replicas",
+                 "VmRSS of any node", "new, 3 nodes, to the first acknowledgement"):  # fmt: skip
+        assert f'"{case}"' in saved
