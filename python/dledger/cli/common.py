@@ -1,4 +1,8 @@
-"""What the commands share: finding the group, settings given as name=value, and output."""
+"""What the commands share: finding the group, settings given as name=value, and output.
+
+Commands load what they need when they run, so that each costs only its own part: a node needs no Arrow, ``--help``
+needs nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from dledger.config import nearest
 from dledger.errors import ConfigError, UnknownOption
-from dledger.net.address import split_addresses
 
 if TYPE_CHECKING:
     from dledger.client import Client
@@ -55,6 +55,8 @@ def find_group(target: str, *, create: bool = False) -> str:
         from dledger.embedded import connect_path
 
         return connect_path(target, create=create)
+    from dledger.net.address import split_addresses
+
     return ",".join(split_addresses(target))
 
 
@@ -106,6 +108,10 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table for people: numbers to the right, everything else to the left."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for at, column in enumerate(columns):
         number = all(isinstance(row[at], int | float) or row[at] in ("", "-") for row in rows) and bool(rows)

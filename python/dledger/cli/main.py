@@ -1,7 +1,7 @@
-"""The ``dledger`` command: finds the subcommand, and turns every error into one line and an exit code.
+"""The ``dledger`` command: its subcommands, and the one place where an error becomes a line and an exit code.
 
-Exit codes: 0 done; 1 the answer is bad news (damage found, no leader, not handed over); 2 an error, with one line
-``dledger: …`` on stderr that names the thing and the way out; 130 interrupted.
+Exit codes: 0 done; 1 the answer is bad news (damage found, no leader); 2 an error, with one line ``dledger: …`` on
+stderr that names the thing and the way out; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -9,42 +9,29 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, Final, NoReturn
 
 import click
 
 import dledger
+from dledger.cli.append import append
+from dledger.cli.bench import bench
+from dledger.cli.files import dump, verify
+from dledger.cli.group import groups, status, transfer
+from dledger.cli.serve import serve
+from dledger.cli.tail import tail
+from dledger.cli.topics import topics
 from dledger.errors import DLedgerError
 
 EXIT_ERROR: Final = 2
 EXIT_INTERRUPTED: Final = 130
-COMMANDS: Final = {
-    "serve": "dledger.cli.serve",
-    "status": "dledger.cli.group",
-    "topics": "dledger.cli.topics",
-    "append": "dledger.cli.append",
-    "tail": "dledger.cli.tail",
-    "groups": "dledger.cli.group",
-    "transfer": "dledger.cli.group",
-    "verify": "dledger.cli.files",
-    "dump": "dledger.cli.files",
-    "bench": "dledger.cli.bench",
-}
-"""Each command's module, loaded when it is asked for: a node need not load what a client needs."""
 
 
 class Commands(click.Group):
-    """The subcommands, and the one place where errors become text."""
+    """The subcommands in the order in which they are added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(COMMANDS[name]), name)
-        return command
+        return list(self.commands)
 
     def main(
         self,
@@ -82,7 +69,7 @@ def fail(message: str) -> NoReturn:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(dledger.__version__, prog_name="dledger")
-def cli() -> None:
+def main() -> None:
     """A replicated commit log.
 
     Commands that talk to a group take -b/--bootstrap: host:port,... of running nodes, or the directory of an embedded
@@ -90,9 +77,7 @@ def cli() -> None:
     """
 
 
-def main() -> None:
-    """Entry of the console script."""
-    cli(prog_name="dledger")
+for _command in (serve, status, topics, append, tail, groups, transfer, verify, dump, bench):
+    main.add_command(_command)
 
-
-__all__ = ["cli", "main"]
+__all__ = ["main"]

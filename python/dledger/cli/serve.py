@@ -9,7 +9,6 @@ import click
 from dledger.cli.common import parse_settings
 from dledger.config import GroupConfig, NodeConfig, from_settings, parse_peers
 from dledger.errors import ConfigError
-from dledger.net.address import split_address
 from dledger.types import NodeId
 
 DECIDED = ("members", "node_id", "directory", "port", "parent_pid")
@@ -31,6 +30,9 @@ def serve(
     self_id: str, peers: str, directory: Path, group: str, host: str | None, settings: tuple[str, ...]
 ) -> None:
     """Run one node until SIGTERM or SIGINT; then it hands leadership over and drains."""
+    from dledger.net.address import split_address
+    from dledger.server.main import run_node
+
     addresses = parse_peers(peers)
     if self_id not in addresses:
         raise ConfigError(f"--self-id {self_id}: not one of the peers {', '.join(addresses)}")
@@ -42,8 +44,6 @@ def serve(
         NodeConfig,
         {**of_node, "node_id": NodeId(self_id), "directory": directory, "host": host or own_host, "port": port},
     )
-    from dledger.server.main import run_node
-
     run_node(group_config, node_config, lambda: addresses)
 
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from dledger.embedded.home import LOG_FILE, GroupFile, Home, PidFile
 from dledger.embedded.nodelog import log_to_stderr
+from dledger.embedded.probe import ask_to_lead
 from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config
 from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
 from dledger.net import run
@@ -31,6 +32,8 @@ logger = logging.getLogger("dledger.embedded")
 ALREADY_RUNNING: Final = "AlreadyRunning"
 FORMER_TIMEOUT_S: Final = 20.0
 """How long to wait for a former process of this node to finish draining."""
+PREFER_S: Final = 2.0
+"""Time between two requests for leadership."""
 WATCH_S: Final = 0.5
 """Time between two looks at use, directory and group.json."""
 
@@ -116,26 +119,53 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
     server = NodeServer(group, node, addresses)
     await server.start()
     home.touch_used()
+    preferring = asyncio.ensure_future(keep_leading(server, file.group, addresses)) if file.peers_elsewhere else None
     say({"ready": True})
     log_instead_of(1, home.node_directory(node_id) / LOG_FILE)
     logger.info("%s of group %s serves on %s", node_id, file.group, file.addresses[node_id])
+    try:
+        reason = await first_reason_to_end(server, Watch(home, addresses, pid_file, server))
+        logger.info("ends: %s", reason)
+        pid_file.write(ending=True)
+    finally:
+        if preferring:
+            preferring.cancel()
+        await server.stop()
+    pid_file.clear()
+
+
+async def first_reason_to_end(server: NodeServer, watch: Watch) -> str:
+    """A signal, a reason of the watch's, or the error that the node cannot go on with, which is raised."""
     terminated = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, terminated.set)
-    waits = [
+    signalled, watched, failed = waits = (
         asyncio.ensure_future(terminated.wait()),
-        asyncio.ensure_future(Watch(home, addresses, pid_file, server).reason_to_end()),
+        asyncio.ensure_future(watch.reason_to_end()),
         asyncio.ensure_future(server.wait_failed()),
-    ]
-    done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in rest:
-        wait.cancel()
-    reason = next(iter(done)).result()
-    logger.info("ends: %s", reason if isinstance(reason, str) else "asked to by a signal")
-    pid_file.write(ending=True)
-    await server.stop()
-    pid_file.clear()
+    )
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            failed.result()
+        return "asked to by a signal" if signalled.done() else watched.result()
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def keep_leading(server: NodeServer, group: str, addresses: Addresses) -> None:
+    """An application's own node is the preferred leader: ask whoever else leads to hand over.
+
+    The other nodes need no setting for that; a leader refuses while this node is behind, so it asks again.
+    """
+    node = server.node.node_id
+    while True:
+        await asyncio.sleep(PREFER_S)
+        leader = server.raft.leader_id
+        if leader and leader != node:
+            await asyncio.to_thread(ask_to_lead, addresses()[leader], group, node)
 
 
 def say(answer: dict[str, object]) -> None:

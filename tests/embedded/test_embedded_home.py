@@ -1,0 +1,163 @@
+"""The directory of an embedded group: what is written survives, and locks die with their process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dledger.embedded.home import GroupFile, Home, PidFile, User
+from dledger.embedded.process import Host, ProcessId
+from dledger.errors import ConfigError, PathError, Unavailable
+from dledger.types import NodeId
+
+N0, N1, N2 = NodeId("n0"), NodeId("n1"), NodeId("n2")
+
+
+def group_file(**changes: object) -> GroupFile:
+    file = GroupFile(
+        group="g",
+        members=(N0, N1, N2),
+        addresses={N0: "127.0.0.1:1", N1: "127.0.0.1:2", N2: "127.0.0.1:3"},
+        local=(N0, N1, N2),
+        settings={"segment_bytes": 1 << 24},
+        users=(User(ProcessId.of(os.getpid()), holds=True),),
+        place="1:2",
+    )
+    return replace(file, **changes)  # type: ignore[arg-type]
+
+
+def test_group_file_reads_back_what_was_written(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert home.read() is None
+    home.write(group_file())
+    assert home.read() == group_file()
+    assert group_file().bootstrap_servers == "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+
+
+def test_group_file_that_is_damaged_is_an_error_and_not_an_empty_group(tmp_path: Path) -> None:
+    """Starting a new group beside old stores would lose them; so it never happens by itself."""
+    home = Home(tmp_path)
+    home.group_file.write_text("{half")
+    with pytest.raises(ConfigError, match="damaged"):
+        home.read()
+
+
+def test_group_file_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.group_file.write_bytes(group_file().encode().replace(b'"format": 1', b'"format": 2'))
+    with pytest.raises(ConfigError, match="upgrade"):
+        home.read()
+
+
+def test_dead_users_are_forgotten_when_one_joins(tmp_path: Path) -> None:
+    """A reused pid is another process: its start time differs."""
+    me = ProcessId.of(os.getpid())
+    reused = replace(me, started=me.started + "0")
+    elsewhere = replace(me, host=Host("elsewhere", "", ""))
+    home = Home(tmp_path)
+    file = group_file(users=(User(reused, True), User(elsewhere, True)))
+    assert file.live_users() == ()
+    joined = home.add_user(file, User(me, False))
+    assert joined.users == (User(me, False),)
+    assert home.add_user(joined, User(me, False)).users == (User(me, False),)
+
+
+def test_path_that_is_a_file_names_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PathError, match="is a file; name a directory"):
+        Home(tmp_path / "file").create()
+    with pytest.raises(PathError, match="a part of it is a file"):
+        Home(tmp_path / "file" / "log").create()
+
+
+def test_path_without_the_right_to_write_is_a_path_error(tmp_path: Path) -> None:
+    """Run as a user without rights, because root may do everything."""
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o555)
+    script = (
+        "import os, sys\n"
+        "from dledger.embedded.home import Home\n"
+        "from dledger.errors import PathError\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "try: Home(sys.argv[1]).create()\n"
+        "except PathError as error: print(error)\n"
+    )
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == os.getuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(locked / "log")], capture_output=True, text=True, check=False
+    )
+    if "Permission denied" in done.stderr and "Traceback" in done.stderr:
+        pytest.skip("the other user may not even read this checkout")
+    assert "this user may not; change the permissions" in done.stdout
+
+
+def test_lock_is_held_by_one_and_dies_with_it(tmp_path: Path) -> None:
+    """A process that holds the lock and is killed leaves nothing behind that anybody has to clean up."""
+    script = (
+        "import sys\nfrom dledger.embedded.home import Home\n"
+        "with Home(sys.argv[1]).lock():\n    print('held', flush=True)\n    sys.stdin.read()\n"
+    )
+    home = Home(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Unavailable, match="starting or ending"), home.lock(timeout_s=0):
+            pass
+        holder.kill()
+        holder.wait()
+        with home.lock(timeout_s=0):
+            pass
+
+
+def test_node_runs_exactly_while_its_pid_file_is_locked(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert not home.node(N0).running
+    script = (
+        "import sys\nfrom dledger.embedded.home import Home, PidFile\n"
+        "assert PidFile(Home(sys.argv[1]), 'n0').acquire(0)\nprint('held', flush=True)\nsys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as node:
+        assert node.stdout is not None
+        node.stdout.readline()
+        state = home.node(N0)
+        assert state.running
+        assert state.process is not None
+        assert state.process.pid == node.pid
+        assert state.process.alive
+        assert not PidFile(home, N0).acquire(0, living_s=0)
+        node.kill()
+        node.wait()
+        assert not home.node(N0).running
+        assert PidFile(home, N0).acquire(0)
+
+
+def test_pid_file_says_when_its_node_ends(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    pid_file = PidFile(home, N0)
+    assert pid_file.acquire(0)
+    pid_file.write(ending=True)
+    assert home.node(N0).ending
+    pid_file.clear()
+    assert home.node(N0).process is None
+
+
+def test_place_is_the_directory_whatever_its_name(tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    first.mkdir()
+    place = Home(first).place()
+    (tmp_path / "link").symlink_to(first)
+    assert Home(tmp_path / "link").place() == place
+    first.rename(tmp_path / "second")
+    assert Home(tmp_path / "second").place() == place
+    assert Home(first).place() == ""
