@@ -1,0 +1,93 @@
+"""What all roles of a node share: its term and vote, its log, its effects."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from dledger.config import GroupConfig
+from dledger.errors import ConfigError
+from dledger.messages.entry import HardState
+from dledger.messages.peer import PeerMessage
+from dledger.raft.log import RaftLog
+from dledger.raft.quorum import quorum_size
+from dledger.raft.ready import Outbox
+from dledger.types import Index, NodeId, Role, Term
+
+
+class Core(ABC):
+    """State and helpers of one node. The roles read and change it; only `Machine` changes the role."""
+
+    def __init__(
+        self, config: GroupConfig, node_id: NodeId, hard_state: HardState, log: RaftLog, dice: Callable[[int], int]
+    ) -> None:
+        if node_id not in config.members:
+            raise ConfigError(f"node {node_id!r} is not a member of group {config.group!r}: {config.members}")
+        self.config = config
+        self.me = node_id
+        self.peers = tuple(member for member in config.members if member != node_id)
+        self.quorum = quorum_size(len(config.members))
+        self.term = hard_state.term
+        self.voted_for = hard_state.voted_for
+        self.log = log
+        self.dice = dice
+        self.out = Outbox()
+        self.role = Role.CANDIDATE
+        self.leader_id: NodeId | None = None
+        self.heard_leader_ms = 0
+        """When the leader was last heard; means nothing while ``leader_id`` is None."""
+        self.writable = True
+
+    @abstractmethod
+    def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
+        """Follow nobody, in ``term``; ask for votes after ``wait_ms`` (default: a vote interval)."""
+
+    @abstractmethod
+    def become_follower(self, term: Term, leader_id: NodeId, now_ms: int) -> None:
+        """Follow ``leader_id``, the leader of ``term``."""
+
+    @abstractmethod
+    def become_leader(self, now_ms: int) -> None:
+        """A quorum voted for this node in its term."""
+
+    @abstractmethod
+    def campaign(self, now_ms: int, *, transfer: bool = False) -> None:
+        """As a candidate, ask for votes at once; ``transfer``: the leader said so, no pre-vote is needed."""
+
+    def draw(self, base_ms: int) -> int:
+        """A wait from [base, 2 * base), so that nodes seldom do the same at the same time."""
+        return base_ms + self.dice(base_ms)
+
+    def send(self, message: PeerMessage) -> None:
+        """Send to a member. A stranger has no address: what it would have been told goes into the trace."""
+        if message.remote_id in self.peers:
+            self.out.messages.append(message)
+        else:
+            self.out.fact("stranger_not_answered", stranger=message.remote_id, answer=type(message).__name__)
+
+    def set_vote(self, term: Term, voted_for: NodeId | None) -> None:
+        """Remember term and vote; they are saved before anything that follows from them is sent (D5)."""
+        assert term >= self.term, f"term goes back from {self.term} to {term}"
+        if term == self.term and voted_for == self.voted_for:
+            return
+        assert term > self.term or self.voted_for is None, f"second vote in term {term}: {voted_for}"
+        self.term, self.voted_for = term, voted_for
+        self.out.save = True
+
+    def hard_state(self) -> HardState:
+        """As the store must have it. Its commit hint is never above what this very disk has."""
+        return HardState(self.term, self.voted_for, min(self.log.committed_index, self.log.durable_index))
+
+    def commit_to(self, index: Index) -> bool:
+        """Move committedIndex, never back."""
+        if index <= self.log.committed_index:
+            return False
+        self.log.committed_index = index
+        self.out.committed = index
+        return True
+
+    def leader_lives(self, now_ms: int) -> bool:
+        """Whether a leader was heard within the shortest patience; then no other is helped (stickiness, D11)."""
+        if self.role is Role.LEADER:
+            return True  # it steps down by itself when it loses its quorum
+        return self.leader_id is not None and now_ms - self.heard_leader_ms < self.config.election_ms

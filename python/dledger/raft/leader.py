@@ -1,0 +1,238 @@
+"""The leader: heartbeats, appends, commits, reads, and handing over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dledger.messages.codes import Code
+from dledger.messages.entry import MAGIC_NOOP, Entry, LogEnd, stamp
+from dledger.messages.peer import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferResponse,
+    PushEntryResponse,
+)
+from dledger.raft.core import Core
+from dledger.raft.dispatcher import EntryDispatcher
+from dledger.raft.quorum import QuorumAckChecker
+from dledger.raft.reads import ReadQueue
+from dledger.raft.transfer import TransferWatch, check_transfer, nearest_follower, tell
+from dledger.types import Buffer, Index, NodeId
+
+RETRY_PREFERRED: Final = 10
+"""After a transfer to a preferred leader, the next one is tried no sooner than this many election times."""
+
+
+class Leader:
+    """One leadership. It never cuts its log, and it counts itself only for what its own disk has (D1)."""
+
+    def __init__(self, core: Core, transfers: TransferWatch, now_ms: int) -> None:
+        self.core = core
+        self.transfers = transfers
+        end = core.log.end_index
+        self.noop_index = Index(end + 1)
+        self.acks = QuorumAckChecker(core.config.members)
+        self.reads = ReadQueue(core.config.members, core.me, self.noop_index)
+        self.dispatchers = {peer: EntryDispatcher(core, peer, end, now_ms) for peer in core.peers}
+        self._next_beat_ms = now_ms + core.config.heartbeat_ms
+        self._next_preference_ms = now_ms + core.config.election_ms
+        self._lagging_since_ms: int | None = None
+
+    def start(self, now_ms: int) -> None:
+        """Open the term with a NOOP: nothing older is committed by counting, only under it (D13)."""
+        self._append([b""], MAGIC_NOOP)
+        self.acks.acknowledge(self.core.me, self.core.log.durable_index)
+        self._beat()
+        self._dispatch(now_ms)
+
+    def deadline_ms(self) -> int:
+        return self._next_beat_ms
+
+    def tick(self, now_ms: int) -> None:
+        """Once per heartbeat: beat, resend, give up what took too long."""
+        if now_ms < self._next_beat_ms:
+            return
+        if self._lost_quorum(now_ms):
+            self.core.out.fact("quorum_lost", term=self.core.term)
+            self.core.become_candidate(self.core.term, now_ms)
+            return
+        self._next_beat_ms = now_ms + self.core.config.heartbeat_ms
+        self.core.out.finish(self.acks.expire(now_ms))
+        self._mind_transfer(now_ms)
+        self._beat()
+        for dispatcher in self.dispatchers.values():
+            dispatcher.tick(now_ms)
+
+    def stop(self) -> None:
+        """Step down: whoever waits is told now, because this node will not learn what becomes of it."""
+        self.core.out.finish(self.acks.fail())
+        self.core.out.reads.extend(self.reads.fail())
+
+    def can_accept(self, size: int) -> Code:
+        """Whether ``size`` more bytes may be proposed."""
+        if self.transfers.ongoing is not None:
+            return Code.LEADER_TRANSFERRING
+        if not self.core.writable:
+            return Code.DISK_FULL
+        pending = self.acks.pending_bytes
+        if pending and pending + size > self.core.config.pending_bytes:
+            return Code.LEADER_PENDING_FULL
+        return Code.SUCCESS
+
+    def propose(self, bodies: Sequence[Buffer], magic: int, now_ms: int) -> None:
+        """Stamp, append and push at once; followers write at the same time as this node's own disk."""
+        first = Index(self.core.log.end_index + 1)
+        size = self._append(bodies, magic)
+        self.acks.wait(first, self.core.log.end_index, size, now_ms + self.core.config.ack_timeout_ms)
+        self._dispatch(now_ms)
+
+    def read_index(self, token: int) -> None:
+        """Begin a heartbeat round at once, unless one is open that others wait for: then the next one is for all."""
+        if self.reads.ask(token, self.core.log.committed_index):
+            self._beat()
+        self._finish_reads()
+
+    def transfer(self, to: NodeId | None, now_ms: int, *, is_asked: bool = True) -> None:
+        """Hand over to ``to``, or to the follower that is nearest to the end of the log."""
+        core = self.core
+        if to is None:
+            to = nearest_follower(core, core.peers, lambda peer: self._lag(peer, now_ms)) or core.me
+            if to == core.me:
+                self.transfers.done(to, Code.FALL_BEHIND_TOO_MUCH)
+                return
+        code = check_transfer(core, to, self._lag(to, now_ms), self.transfers.ongoing)
+        if code is not Code.SUCCESS or to == core.me:
+            self.transfers.done(to, code)
+            return
+        self.transfers.begin(to, now_ms, is_asked=is_asked)
+        self._tell_transferee()
+
+    def on_persisted(self, now_ms: int) -> None:
+        if self.acks.acknowledge(self.core.me, self.core.log.durable_index):
+            self._advance(now_ms)
+
+    def on_heartbeat_response(self, response: HeartBeatResponse, now_ms: int) -> None:
+        """SUCCESS counts for the quorum; TERM_NOT_READY means that the follower has just learned the term."""
+        core = self.core
+        if response.code is Code.SUCCESS:
+            self.dispatchers[response.local_id].heard_ms = now_ms
+            self.reads.answered(response.local_id, response.round)
+            self._finish_reads()
+        elif response.code is Code.TERM_NOT_READY:
+            self._send_beat(response.local_id)
+        elif response.code is Code.INCONSISTENT_LEADER:
+            core.out.fact("two_leaders_in_a_term", term=core.term, follower=response.local_id)
+            core.become_candidate(core.term, now_ms)
+
+    def on_push_response(self, response: PushEntryResponse, now_ms: int) -> None:
+        """Follow the follower's watermark; commit when a quorum has got further."""
+        dispatcher = self.dispatchers[response.local_id]
+        dispatcher.heard_ms = now_ms
+        dispatcher.on_response(response, now_ms)
+        if self.acks.acknowledge(response.local_id, dispatcher.watermark):
+            self._advance(now_ms)
+            self._tell_transferee(of=response.local_id)
+
+    def on_transfer_response(self, response: LeadershipTransferResponse) -> None:
+        self.core.out.fact("transfer_answer", transferee=response.local_id, code=response.code.name)
+
+    def loaded(self, peer: NodeId, entries: Sequence[Entry], now_ms: int) -> None:
+        if peer in self.dispatchers:
+            self.dispatchers[peer].loaded(entries, now_ms)
+
+    def _append(self, bodies: Sequence[Buffer], magic: int) -> int:
+        core = self.core
+        begin = end = core.log.end
+        assert core.log.end_is_known, "the caller has not told where the log ends after a cut"
+        entries = []
+        for body in bodies:
+            entry = stamp(end, core.term, magic, body, core.config.segment_bytes)
+            entries.append(entry)
+            end = LogEnd.after(entry)
+        core.log.append(entries)
+        core.out.append.extend(entries)
+        return end.end_pos - begin.end_pos
+
+    def _dispatch(self, now_ms: int) -> None:
+        for dispatcher in self.dispatchers.values():
+            dispatcher.fill(now_ms)
+
+    def _advance(self, now_ms: int) -> None:
+        """Commit what a quorum has, if it is of this term: that commits all before it (Raft paper, 5.4.2)."""
+        index = self.acks.quorum_index
+        if index < self.noop_index or not self.core.commit_to(index):
+            return
+        self.core.out.finish(self.acks.complete(index))
+        self._finish_reads()
+        self._dispatch(now_ms)
+
+    def _finish_reads(self) -> None:
+        self.core.out.reads.extend(self.reads.done(self.core.log.committed_index))
+        if self.reads.wants_round:
+            self._beat()
+
+    def _beat(self) -> None:
+        self.reads.next_round()
+        for peer in self.core.peers:
+            self._send_beat(peer)
+
+    def _send_beat(self, peer: NodeId) -> None:
+        core = self.core
+        core.send(
+            HeartBeatRequest(
+                group=core.config.group,
+                local_id=core.me,
+                remote_id=peer,
+                term=core.term,
+                leader_id=core.me,
+                round=self.reads.round,
+            )
+        )
+
+    def _lost_quorum(self, now_ms: int) -> bool:
+        """Check-quorum: whether fewer than a quorum were heard within the shortest patience of a follower."""
+        since = now_ms - self.core.config.election_ms
+        return 1 + sum(d.heard_ms > since for d in self.dispatchers.values()) < self.core.quorum
+
+    def _lag(self, peer: NodeId, now_ms: int) -> int | None:
+        """Entries that ``peer`` has not acknowledged; None when it was not heard lately."""
+        dispatcher = self.dispatchers.get(peer)
+        if dispatcher is None or now_ms - dispatcher.heard_ms > self.core.config.election_ms:
+            return None
+        return self.core.log.end_index - dispatcher.watermark
+
+    def _tell_transferee(self, of: NodeId | None = None) -> None:
+        transfer = self.transfers.ongoing
+        if transfer is None or of not in {None, transfer.to}:
+            return
+        if self.dispatchers[transfer.to].watermark == self.core.log.end_index:
+            tell(self.core, transfer.to)
+
+    def _mind_transfer(self, now_ms: int) -> None:
+        """Go on with a transfer; begin one when another node should lead, or this node's disk should not."""
+        core = self.core
+        self._tell_transferee()
+        if self.transfers.ongoing is not None or now_ms < self._next_preference_ms:
+            return
+        self._next_preference_ms = now_ms + core.config.election_ms
+        if self._disk_stalls(now_ms) or not core.writable:
+            candidates = core.peers
+        elif core.me not in core.config.preferred_leaders:
+            candidates = core.config.preferred_leaders
+        else:
+            return
+        to = nearest_follower(core, candidates, lambda peer: self._lag(peer, now_ms))
+        if to is not None:
+            self._next_preference_ms = now_ms + RETRY_PREFERRED * core.config.election_ms
+            self.transfer(to, now_ms, is_asked=False)
+
+    def _disk_stalls(self, now_ms: int) -> bool:
+        """Whether this disk has not written anything for an election time although there was something to write,
+        while a quorum of others has: then another leads better."""
+        log = self.core.log
+        if log.durable_index >= log.committed_index:
+            self._lagging_since_ms = None
+        elif self._lagging_since_ms is None:
+            self._lagging_since_ms = now_ms
+        return self._lagging_since_ms is not None and now_ms - self._lagging_since_ms > self.core.config.election_ms

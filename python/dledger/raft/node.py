@@ -1,0 +1,244 @@
+"""`RaftNode`: one member of a group, pure. It talks to nobody: call it, then carry out what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dledger.config import MIB, GroupConfig
+from dledger.errors import NotLeader
+from dledger.messages.codes import Code
+from dledger.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd
+from dledger.messages.peer import PeerMessage
+from dledger.raft.follower import Follower
+from dledger.raft.leader import Leader
+from dledger.raft.log import LogSummary, RaftLog
+from dledger.raft.machine import Machine
+from dledger.raft.ready import ReadDone, Ready, SafetyViolation, TransferDone
+from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Role, Term
+
+
+class RaftNode:
+    """One node of a Raft group in DLedger's words.
+
+    Every call takes the time in milliseconds of a clock that never goes back (D10) and returns what is to be done
+    now; see `Ready` for the order. Calls come one at a time. After a `SafetyViolation` every call raises it again.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        node_id: NodeId,
+        hard_state: HardState,
+        log: LogSummary,
+        dice: Callable[[int], int],
+        now_ms: int,
+        cache_bytes: int = 32 * MIB,
+    ) -> None:
+        """``log`` tells what is on disk, all of it durable (D15); ``dice(n)`` is a number from [0, n).
+
+        Raises:
+            ConfigError: ``node_id`` is not a member of the group.
+            SafetyViolation: the log ends before what is known to be committed.
+        """
+        self._log = RaftLog(log, cache_bytes)
+        self._machine = Machine(config, node_id, hard_state, self._log, dice, now_ms)
+        self._halted: SafetyViolation | None = None
+
+    # ---- inputs
+
+    def tick(self, now_ms: int) -> Ready:
+        """Time has passed. Calling more often than at ``deadline_ms`` is harmless."""
+        return self._run(lambda: self._machine.tick(now_ms))
+
+    def step(self, message: PeerMessage, now_ms: int) -> Ready:
+        """A message has arrived, from whomever, however late or often.
+
+        Raises:
+            SafetyViolation: a leader contradicts a committed entry; stop the node (D7).
+        """
+        return self._run(lambda: self._machine.step(message, now_ms))
+
+    def propose(self, bodies: Sequence[Buffer], now_ms: int, magic: int = MAGIC_NORMAL) -> Ready:
+        """Append one entry per body. Ask `can_accept` first.
+
+        Raises:
+            NotLeader: this node does not lead; nothing was done.
+            ValueError: a body does not fit a file of the group's segment size; nothing was done.
+        """
+        leader = self._leader
+        if leader is None:
+            whom = self.leader_id or ""
+            raise NotLeader(f"{self.node_id} does not lead; ask {whom or 'again later'}", whom)
+        return self._run(lambda: leader.propose(bodies, magic, now_ms) if bodies else None)
+
+    def persisted(self, position: Position, now_ms: int, generation: int | None = None) -> Ready:
+        """Everything up to ``position`` is durable; that of an entry cut meanwhile is ignored.
+
+        ``generation``: this node's `generation` when the sync began. A sync that began before a cut says nothing
+        about entries written again in the same place, so with it such a call is ignored too.
+        """
+        return self._run(lambda: self._persisted(position, now_ms, generation))
+
+    def truncated(self, end: LogEnd) -> None:
+        """The store has carried out ``truncate_to`` and ends there now (where its next entry goes)."""
+        self._log.truncated(end)
+
+    def loaded(self, peer: NodeId, entries: Sequence[Entry], now_ms: int) -> Ready:
+        """The answer to a `Load`; no entries when they cannot be read."""
+        return self._run(lambda: self._leader.loaded(peer, entries, now_ms) if self._leader else None)
+
+    def read_index(self, token: int, now_ms: int) -> Ready:
+        """Ask how far a linearizable read must have applied; answered in ``Ready.reads``, now or later (D8)."""
+        return self._run(lambda: self._read_index(token))
+
+    def transfer(self, to: NodeId | None, now_ms: int) -> Ready:
+        """Hand leadership to ``to`` (None: the follower nearest to the end); answered in ``Ready.transfer`` within an
+        election time. Appends are refused with LEADER_TRANSFERRING meanwhile."""
+        return self._run(lambda: self._transfer(to, now_ms))
+
+    def set_writable(self, writable: bool, now_ms: int) -> Ready:
+        """The disk is full, or not any more (D12): a leader then refuses appends with DISK_FULL and hands over, a
+        follower refuses pushes, a candidate lets others go first."""
+        return self._run(lambda: self._set_writable(writable, now_ms))
+
+    def forget(self, begin_index: Index) -> None:
+        """Retention moved ledgerBeginIndex."""
+        self._log.forget(begin_index)
+
+    # ---- questions
+
+    def deadline_ms(self) -> int:
+        """When `tick` should be called next."""
+        transfer = self._machine.transfers.ongoing
+        deadline = self._machine.acting.deadline_ms()
+        return deadline if transfer is None else min(deadline, transfer.deadline_ms)
+
+    def can_accept(self, size: int) -> Code:
+        """SUCCESS when ``size`` bytes may be proposed now; else NOT_LEADER, LEADER_TRANSFERRING, DISK_FULL or
+        LEADER_PENDING_FULL."""
+        return Code.NOT_LEADER if self._leader is None else self._leader.can_accept(size)
+
+    def term_at(self, index: Index) -> Term | None:
+        """Term of an entry; None when it is not in the log."""
+        return self._log.term_at(index)
+
+    def cached(self, begin: Index, end_exclusive: Index) -> tuple[Entry, ...] | None:
+        """The entries [begin, end_exclusive), or None when the store must be asked."""
+        return self._log.cached(begin, end_exclusive)
+
+    @property
+    def node_id(self) -> NodeId:
+        return self._machine.me
+
+    @property
+    def role(self) -> Role:
+        return self._machine.role
+
+    @property
+    def term(self) -> Term:
+        return self._machine.term
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        return self._machine.leader_id
+
+    @property
+    def hard_state(self) -> HardState:
+        return self._machine.hard_state()
+
+    @property
+    def begin_index(self) -> Index:
+        return self._log.begin_index
+
+    @property
+    def end_index(self) -> Index:
+        return self._log.end_index
+
+    @property
+    def end(self) -> LogEnd:
+        return self._log.end
+
+    @property
+    def committed_index(self) -> Index:
+        return self._log.committed_index
+
+    @property
+    def durable_index(self) -> Index:
+        return self._log.durable_index
+
+    @property
+    def generation(self) -> int:
+        """How often the log was cut in this life; see `persisted`."""
+        return self._log.generation
+
+    @property
+    def noop_index(self) -> Index:
+        """On a leader, where its term opened: once that is applied it knows all that was ever acknowledged. Else -1."""
+        return NO_INDEX if self._leader is None else self._leader.noop_index
+
+    @property
+    def watermarks(self) -> dict[NodeId, Index]:
+        """On a leader, how far each member's durable log matches its own; else empty."""
+        return {} if self._leader is None else dict(self._leader.acks.watermarks)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Proposed and not yet committed."""
+        return 0 if self._leader is None else self._leader.acks.pending_bytes
+
+    def check(self) -> None:
+        """Raise AssertionError if a promise is broken. Tests call it after every step."""
+        machine = self._machine
+        self._log.check()
+        assert (machine.role is Role.LEADER) == (machine.leader_id == machine.me)
+        assert machine.role is not Role.FOLLOWER or machine.leader_id is not None
+        assert self._log.end.position.term <= machine.term, f"{self._log.end} in term {machine.term}"
+        if self._leader is not None:
+            assert machine.voted_for == machine.me
+            for dispatcher in self._leader.dispatchers.values():
+                assert dispatcher.watermark <= self.end_index, f"{dispatcher.peer} has more than its leader"
+        if isinstance(machine.acting, Follower):
+            assert self.committed_index <= machine.acting.matched_index <= self.end_index
+
+    # ---- inside
+
+    @property
+    def _leader(self) -> Leader | None:
+        acting = self._machine.acting
+        return acting if isinstance(acting, Leader) else None
+
+    def _run(self, call: Callable[[], None]) -> Ready:
+        if self._halted is not None:
+            raise self._halted
+        try:
+            call()
+        except SafetyViolation as violation:
+            self._halted = violation
+            raise
+        return self._machine.take()
+
+    def _persisted(self, position: Position, now_ms: int, generation: int | None) -> None:
+        if generation not in {None, self._log.generation} or not self._log.persisted(position):
+            return
+        acting = self._machine.acting
+        if isinstance(acting, Leader):
+            acting.on_persisted(now_ms)
+        elif isinstance(acting, Follower):
+            acting.on_persisted()
+
+    def _read_index(self, token: int) -> None:
+        if self._leader is None:
+            self._machine.out.reads.append(ReadDone(token, Code.NOT_LEADER, NO_INDEX))
+        else:
+            self._leader.read_index(token)
+
+    def _transfer(self, to: NodeId | None, now_ms: int) -> None:
+        if self._leader is None:
+            self._machine.out.transfer = TransferDone(to or self.node_id, Code.NOT_LEADER)
+        else:
+            self._leader.transfer(to, now_ms)
+
+    def _set_writable(self, writable: bool, now_ms: int) -> None:
+        self._machine.writable = writable
+        if not writable and self._leader is not None and self._machine.transfers.ongoing is None:
+            self._leader.transfer(None, now_ms, is_asked=False)
