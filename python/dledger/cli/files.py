@@ -21,9 +21,10 @@ def verify(directory: Path) -> None:
 
     Stop the node first. DIR is one node's directory, e.g. /data/log/n0 of an embedded group.
     """
+    check_directory(directory)
     from dledger.store.verify import verify_store
 
-    report = verify_store(check_directory(directory))
+    report = verify_store(directory)
     print_json(report)
     if not report["ok"]:
         sys.exit(1)
@@ -33,13 +34,14 @@ def verify(directory: Path) -> None:
 @_directory
 def dump(directory: Path) -> None:
     """Print one JSON line per entry of the node's store in DIR: index, term, pos, size, kind, body CRC."""
+    check_directory(directory)
     from dledger.store.dump import dump_store
 
-    for entry in dump_store(check_directory(directory)):
+    for entry in dump_store(directory):
         sys.stdout.write(json.dumps(entry) + "\n")
 
 
-def check_directory(directory: Path) -> Path:
+def check_directory(directory: Path) -> None:
     """Refuse what is no node's directory, with a word on what it is.
 
     Raises:
@@ -51,7 +53,6 @@ def check_directory(directory: Path) -> Path:
     if (directory / "group.json").exists():
         nodes = sorted(str(path.parent) for path in directory.glob("*/node.pid"))
         raise PathError(f"{directory} holds a group; name one of its nodes: {', '.join(nodes)}")
-    return directory
 
 
 __all__ = ["dump", "verify"]

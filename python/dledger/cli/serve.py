@@ -31,7 +31,6 @@ def serve(
 ) -> None:
     """Run one node until SIGTERM or SIGINT; then it hands leadership over and drains."""
     from dledger.net.address import split_address
-    from dledger.server.main import run_node
 
     addresses = parse_peers(peers)
     if self_id not in addresses:
@@ -44,6 +43,8 @@ def serve(
         NodeConfig,
         {**of_node, "node_id": NodeId(self_id), "directory": directory, "host": host or own_host, "port": port},
     )
+    from dledger.server.main import run_node
+
     run_node(group_config, node_config, lambda: addresses)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from dledger.cli.common import group_options, json_option, open_client, print_json, print_table
@@ -77,7 +79,7 @@ def create(
 def delete(name: str, yes: bool, bootstrap: str, timeout: float) -> None:
     """Delete topic NAME with all its records."""
     if not yes:
-        if not click.get_text_stream("stdin").isatty():
+        if not sys.stdin.isatty():
             raise ConfigError(f"topic {name!r} would be deleted with all its records: say --yes")
         click.confirm(f"Delete topic {name} with all its records?", abort=True)
     with open_client(bootstrap, timeout) as client:

@@ -32,7 +32,7 @@ logger = logging.getLogger("dledger.embedded")
 ALREADY_RUNNING: Final = "AlreadyRunning"
 FORMER_TIMEOUT_S: Final = 20.0
 """How long to wait for a former process of this node to finish draining."""
-PREFER_S: Final = 2.0
+PREFER_S: Final = 0.5
 """Time between two requests for leadership."""
 WATCH_S: Final = 0.5
 """Time between two looks at use, directory and group.json."""
@@ -119,7 +119,7 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
     server = NodeServer(group, node, addresses)
     await server.start()
     home.touch_used()
-    preferring = asyncio.ensure_future(keep_leading(server, file.group, addresses)) if file.peers_elsewhere else None
+    preferring = asyncio.ensure_future(take_the_lead(server, file.group, addresses)) if file.peers_elsewhere else None
     say({"ready": True})
     log_instead_of(1, home.node_directory(node_id) / LOG_FILE)
     logger.info("%s of group %s serves on %s", node_id, file.group, file.addresses[node_id])
@@ -155,17 +155,18 @@ async def first_reason_to_end(server: NodeServer, watch: Watch) -> str:
             wait.cancel()
 
 
-async def keep_leading(server: NodeServer, group: str, addresses: Addresses) -> None:
-    """An application's own node is the preferred leader: ask whoever else leads to hand over.
+async def take_the_lead(server: NodeServer, group: str, addresses: Addresses) -> None:
+    """An application's own node is the preferred leader: ask whoever leads to hand over, until this node has led once.
 
-    The other nodes need no setting for that; a leader refuses while this node is behind, so it asks again.
+    A leader refuses while this node is behind, so it asks again. Not for ever: two applications whose nodes are in
+    one group would take it from one another without end. Where leadership must always come back, every node has the
+    setting ``preferred_leaders``.
     """
     node = server.node.node_id
-    while True:
-        await asyncio.sleep(PREFER_S)
-        leader = server.raft.leader_id
-        if leader and leader != node:
+    while (leader := server.raft.leader_id) != node:
+        if leader:
             await asyncio.to_thread(ask_to_lead, addresses()[leader], group, node)
+        await asyncio.sleep(PREFER_S)
 
 
 def say(answer: dict[str, object]) -> None:
