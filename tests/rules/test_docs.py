@@ -1,0 +1,137 @@
+"""The documentation says what the code does, as far as a machine can tell."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import dledger
+from dledger.cli.main import main
+from dledger.config import ClientConfig, GroupConfig, NodeConfig
+from dledger.datasource.options import OPTIONS
+
+TOP = Path(__file__).resolve().parents[2]
+DOCS = [TOP / "README.md", TOP / "examples" / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+PROMISES = [f"P{n}" for n in range(1, 14)]
+
+
+def table(text: str, header: str) -> list[list[str]]:
+    """Rows of the Markdown table that has this header."""
+    _, found, rest = text.partition(f"| {header} |\n")
+    assert found, f"no table with the header | {header} |"
+    rows = []
+    for line in rest.splitlines()[1:]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    return rows
+
+
+def tests_of_the_suite() -> set[str]:
+    """``path::name`` of every test function, with and without its class."""
+    found = set()
+    for path in (TOP / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                found.add(f"{path.relative_to(TOP).as_posix()}::{node.name}")
+    return found
+
+
+def test_options_are_documented_as_they_are() -> None:
+    """docs/options.md has the table of the code, row for row."""
+    expected = [[f"`{o.name}`", o.default, o.where, o.meaning] for o in OPTIONS]
+    assert table((TOP / "docs" / "options.md").read_text(), "option | default | for | meaning") == expected
+
+
+@pytest.mark.parametrize("config", [GroupConfig, NodeConfig, ClientConfig], ids=lambda c: c.__name__)
+def test_settings_are_documented_with_their_defaults(config: type[Any]) -> None:
+    """docs/operations.md has every setting, each with its default and a word on what it is."""
+    text = (TOP / "docs" / "operations.md").read_text()
+    headings = {GroupConfig: "a group", NodeConfig: "a node", ClientConfig: "a client"}
+    rows = table(text.split(f"## Settings of {headings[config]}\n")[1], "setting | default | meaning")
+    defaults = {f.name: f.default for f in fields(config)}
+    shown = {
+        f"`{name}`": "" if value is MISSING else ", ".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in defaults.items()
+    }
+    assert {row[0]: row[1] for row in rows} == shown
+    assert all(row[2] for row in rows if row[0] != "`node_id`")
+
+
+def test_every_command_is_documented() -> None:
+    """docs/operations.md names each command, with options that it has."""
+    rows = table((TOP / "docs" / "operations.md").read_text(), "command | does")
+    documented = {row[0].split()[1] for row in rows}
+    assert documented == set(main.commands)
+    for row in rows:
+        words = row[0].strip("`").split()
+        command = main.commands[words[1]]
+        if isinstance(command, click.Group):
+            command = command.commands[words[2]]
+        known = {name for parameter in command.params for name in parameter.opts}
+        assert {w for w in words if re.fullmatch(r"--?[a-z][a-z-]*", w)} <= known, row[0]
+
+
+def test_status_fields_are_documented() -> None:
+    """Every value that a node's status has stands in docs/operations.md."""
+    text = (TOP / "docs" / "operations.md").read_text()
+    documented = {name for row in table(text, "field | meaning") for name in re.findall(r"`(\w+)`", row[0])}
+    source = (TOP / "python" / "dledger" / "server" / "answers.py").read_text()
+    function = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)
+                    and n.name == "status_values")  # fmt: skip
+    returned = next(n for n in ast.walk(function) if isinstance(n, ast.Return)).value
+    assert isinstance(returned, ast.Dict)
+    given = {key.value for key in returned.keys if isinstance(key, ast.Constant)}
+    assert given <= documented
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    """docs/guarantees.md: P1 to P13, each with tests of this suite."""
+    text = (TOP / "docs" / "guarantees.md").read_text()
+    sections = re.split(r"^## (P\d+)\b", text, flags=re.MULTILINE)[1:]
+    promises = dict(zip(sections[::2], sections[1::2], strict=True))
+    assert list(promises) == PROMISES
+    suite = tests_of_the_suite()
+    for promise, words in promises.items():
+        named = re.findall(r"`(tests/\S+?::test_\w+)`", words)
+        assert named or promise == "P13", f"{promise} names no test"
+        assert set(named) <= suite, f"{promise}: {sorted(set(named) - suite)}"
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda p: p.relative_to(TOP).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (TOP / "Makefile").read_text()
+    for name in re.findall(r"make (\w+)", (TOP / "README.md").read_text() + (TOP / "examples/README.md").read_text()):
+        assert f"\n{name}:" in makefile, name
+
+
+def test_readme_uses_names_that_exist() -> None:
+    """The imports, options and methods of its code blocks."""
+    blocks = re.findall(r"```python\n(.*?)```", (TOP / "README.md").read_text(), re.DOTALL)
+    options = {o.name for o in OPTIONS}
+    for block in blocks:
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module == "dledger":
+                assert {alias.name for alias in node.names} <= set(dledger.__all__)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr == "option":
+                    assert ast.literal_eval(node.args[0]) in options
+                if isinstance(node.func.value, ast.Name) and node.func.value.id == "client":
+                    assert hasattr(dledger.Client, node.func.attr)
+
+
+def test_changelog_has_the_form_that_it_names() -> None:
+    text = (TOP / "CHANGELOG.md").read_text()
+    assert "keepachangelog.com" in text
+    assert text.index("## [Unreleased]") < text.index("### Added")
