@@ -1,0 +1,255 @@
+"""Writes: from a client's request to a place in the log, and back with the answer when it is committed and applied."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dledger.batch.header import BodyHeader, Kind, decode_header, encode_header
+from dledger.catalog.catalog import Catalog, CommandResult, DataResult
+from dledger.errors import ProtocolError
+from dledger.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
+from dledger.messages.codes import Code
+from dledger.messages.command import Command
+from dledger.messages.entry import Entry
+from dledger.net import Connection
+from dledger.raft.ready import Finished
+from dledger.server.clock import now_ms, wall_ms
+from dledger.server.driver import Driver
+from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Role, Term
+from dledger.wire import encode_command
+
+logger = logging.getLogger(__name__)
+
+COMMAND_HEADER: Final = encode_header(BodyHeader(Kind.COMMAND))
+SWEEP_MS: Final = 50
+
+MESSAGES: Final = {
+    Code.NOT_LEADER: "this node does not lead; ask {leader}",
+    Code.LEADER_PENDING_FULL: "the leader has as many uncommitted bytes as pending_bytes allows; ask again",
+    Code.LEADER_TRANSFERRING: "leadership is being handed over; ask again",
+    Code.LEADER_NOT_READY: "the new leader is still catching up; ask again",
+    Code.DISK_FULL: "the leader's disk is over disk_full_ratio or below disk_reserve_bytes; free space there",
+    Code.TERM_CHANGED: "leadership changed before the entry was committed; it may still be",
+    Code.WAIT_QUORUM_ACK_TIMEOUT: "no quorum has acknowledged the entry in time; it may still be committed",
+    Code.UNKNOWN_TOPIC: "no such topic or partition",
+    Code.PRODUCER_FENCED: "a newer session of this producer took over",
+}
+
+
+@dataclass(slots=True)
+class Waiter:
+    """Somebody who waits for one entry. ``connection`` is None for the node's own commands."""
+
+    connection: Connection | None
+    request_id: int
+    body: Buffer | None
+    size: int
+    deadline_ms: int
+    header: BodyHeader | None = None
+    """Of an append; None for a command."""
+    command: Command | None = None
+    term: Term = NO_TERM
+    held: bool = False
+    """Counted in ``held_bytes``."""
+
+
+def stamp_time(command: Command) -> Command:
+    """The leader's wall clock goes into every command that has a place for it, so that all nodes apply the same."""
+    if hasattr(command, "time_ms"):
+        stamped: Command = replace(command, time_ms=wall_ms())  # type: ignore[arg-type]
+        return stamped
+    return command
+
+
+class Writes:
+    """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry is applied."""
+
+    def __init__(
+        self, driver: Driver, catalog: Catalog, max_body_bytes: int, on_relief: Callable[[], None]
+    ) -> None:
+        """``on_relief()`` is called when ``held_bytes`` has fallen."""
+        self.held_bytes = 0
+        """Bytes of requests that are not answered yet."""
+        self._driver = driver
+        self._catalog = catalog
+        self._max_body_bytes = max_body_bytes
+        self._on_relief = on_relief
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[Waiter] = []
+        self._waiting: dict[Index, Waiter] = {}
+        self._sweep_ms = 0
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether this leader's catalog has everything that earlier leaders committed."""
+        return self._catalog.applied_index >= self._driver.raft.noop_index
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting) + len(self._gathered)
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def append(self, connection: Connection, request_id: int, request: AppendRequest, payload: memoryview) -> None:
+        """Check one body and put it into this pass's proposal."""
+        size = len(payload)
+        waiter = Waiter(connection, request_id, payload, size, now_ms() + request.timeout_ms)
+        try:
+            waiter.header = header = decode_header(payload)
+        except ValueError as error:
+            self._answer(waiter, Code.MALFORMED, f"append: {error}")
+            return
+        if header.kind is not Kind.DATA:
+            self._answer(waiter, Code.MALFORMED, "append: commands go through ExecuteRequest")
+        elif size > self._max_body_bytes:
+            text = f"a body of {size} bytes is over max_body_bytes {self._max_body_bytes}; send smaller batches"
+            self._answer(waiter, Code.RECORD_TOO_LARGE, text)
+        else:
+            self._gather(waiter)
+
+    def execute(self, connection: Connection | None, request_id: int, request: ExecuteRequest) -> None:
+        """Stamp one command and put it into this pass's proposal."""
+        command = stamp_time(request.command)
+        waiter = Waiter(connection, request_id, None, 0, now_ms() + request.timeout_ms, command=command)
+        try:
+            waiter.body = COMMAND_HEADER + encode_command(command)
+        except ProtocolError as error:
+            self._answer(waiter, Code.MALFORMED, str(error))
+            return
+        waiter.size = len(waiter.body)
+        if waiter.size > self._max_body_bytes:
+            text = f"a command of {waiter.size} bytes is over max_body_bytes {self._max_body_bytes}"
+            self._answer(waiter, Code.RECORD_TOO_LARGE, text)
+        else:
+            self._gather(waiter)
+
+    def _gather(self, waiter: Waiter) -> None:
+        if not self._gathered:
+            self._loop.call_soon(self._propose)
+        self._gathered.append(waiter)
+        waiter.held = True
+        self.held_bytes += waiter.size
+
+    def _propose(self) -> None:
+        """One proposal for everything that came in this pass."""
+        gathered, self._gathered = self._gathered, []
+        accepted: list[Waiter] = []
+        size = 0
+        for waiter in gathered:
+            code = self._refusal(waiter, size)
+            if code is Code.SUCCESS:
+                accepted.append(waiter)
+                size += waiter.size
+            elif code is not None:
+                self._answer(waiter, code)
+        if not accepted:
+            return
+        try:
+            ready = self._driver.propose([waiter.body for waiter in accepted if waiter.body is not None])
+        except Exception as error:
+            self._driver.fail(error)
+            for waiter in accepted:
+                self._answer(waiter, Code.DISK_ERROR)
+            return
+        for waiter, entry in zip(accepted, ready.append, strict=True):
+            waiter.body = None  # the raft cache has it as long as it is wanted
+            waiter.term = entry.term
+            self._waiting[entry.index] = waiter
+            if self._sweep_ms == 0 or waiter.deadline_ms < self._sweep_ms:
+                self._sweep_ms = waiter.deadline_ms
+        self._driver.carry_out(ready)
+
+    def _refusal(self, waiter: Waiter, before: int) -> Code | None:
+        """SUCCESS: propose it; None: answered already; anything else is the answer."""
+        if self._driver.failed:
+            return Code.DISK_ERROR
+        code = self._driver.raft.can_accept(before + waiter.size)
+        if code is not Code.SUCCESS:
+            return code
+        if waiter.header is None or not self.caught_up:
+            return Code.SUCCESS  # what the catalog does not know yet is decided when the entry is applied
+        known = self._catalog.check_append(waiter.header)
+        if known is None:
+            return Code.SUCCESS
+        self._answer(waiter, known.code, known.message, base_offset=known.base_offset)
+        return None
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def applied(self, entry: Entry, result: DataResult | CommandResult | None) -> None:
+        """The catalog has taken the entry: whoever waits for it is answered."""
+        waiter = self._waiting.pop(entry.index, None)
+        if waiter is None:
+            return
+        if waiter.term != entry.term or result is None:
+            self._answer(waiter, Code.TERM_CHANGED)
+        elif isinstance(result, DataResult):
+            self._answer(waiter, result.code, result.message, base_offset=result.base_offset, index=entry.index)
+        else:
+            self._answer(waiter, result.code, result.message, result=result)
+
+    def finished(self, finished: Finished) -> None:
+        """Raft gave up on a range. SUCCESS is answered by `applied`, with the offset."""
+        if finished.code is Code.SUCCESS:
+            return
+        code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code
+        for index in range(finished.first, finished.last + 1):
+            waiter = self._waiting.pop(Index(index), None)
+            if waiter is not None:
+                self._answer(waiter, code)
+
+    def sweep(self) -> None:
+        """Answer those whose own time is over; called every `SWEEP_MS`."""
+        now = now_ms()
+        if not self._waiting or now < self._sweep_ms:
+            return
+        late = [index for index, waiter in self._waiting.items() if waiter.deadline_ms <= now]
+        for index in late:
+            self._answer(self._waiting.pop(index), Code.WAIT_QUORUM_ACK_TIMEOUT)
+        self._sweep_ms = min((waiter.deadline_ms for waiter in self._waiting.values()), default=0)
+
+    def fail_all(self, code: Code) -> None:
+        """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
+        for waiter in (*self._waiting.values(), *self._gathered):
+            self._answer(waiter, code)
+        self._waiting.clear()
+        self._gathered.clear()
+
+    def _answer(
+        self,
+        waiter: Waiter,
+        code: Code,
+        message: str = "",
+        *,
+        base_offset: int = -1,
+        index: Index = NO_INDEX,
+        result: CommandResult | None = None,
+    ) -> None:
+        if waiter.held:
+            waiter.held = False
+            self.held_bytes -= waiter.size
+            self._on_relief()
+        connection = waiter.connection
+        if connection is None:
+            return
+        leader = NodeId("")
+        if code is not Code.SUCCESS:
+            raft = self._driver.raft
+            leader = raft.leader_id or leader
+            message = message or MESSAGES.get(code, code.name).format(leader=leader or "another node")
+            if raft.role is not Role.LEADER and leader == "":
+                message = message.replace("ask another node", "there is no leader now; ask again")
+        if waiter.command is None:
+            response = AppendResponse(
+                code=code, message=message, leader_id=leader, base_offset=base_offset, index=index
+            )
+            connection.send(response, waiter.request_id)
+        else:
+            values = result.result if result is not None else {}
+            connection.send(
+                ExecuteResponse(code=code, message=message, leader_id=leader, result=values), waiter.request_id
+            )

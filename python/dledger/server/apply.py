@@ -1,0 +1,130 @@
+"""Committed entries go into the catalog, in order, on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, decode_header
+from dledger.catalog.catalog import Catalog, CommandResult, DataResult
+from dledger.errors import DLedgerError, ProtocolError
+from dledger.messages.entry import MAGIC_NORMAL, Entry
+from dledger.raft.node import RaftNode
+from dledger.store.api import LogStore
+from dledger.types import Index
+from dledger.wire import decode_command
+
+logger = logging.getLogger(__name__)
+
+CHUNK_ENTRIES: Final = 512
+"""Entries applied before the loop looks at its sockets again."""
+READ_BYTES: Final = 4 << 20
+"""Bytes read at once from the store for entries that are not cached any more."""
+
+Applied = Callable[[Entry, BodyHeader | None, DataResult | CommandResult | None], None]
+
+
+class Applier:
+    """Follows the commit index. ``on_applied`` is called for every entry, ``on_pass`` after each chunk."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        raft: RaftNode,
+        store: LogStore,
+        on_reader: Callable[..., asyncio.Future[list[Entry]]],
+        on_applied: Applied,
+        on_pass: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.catalog = catalog
+        self._raft = raft
+        self._store = store
+        self._on_reader = on_reader
+        self._on_applied = on_applied
+        self._on_pass = on_pass
+        self._on_failure = on_failure
+        self.applied_pos = 0
+        """Log position behind the last applied entry, in bytes."""
+        self._committed = Index(-1)
+        self._busy = False
+        self._stopped = False
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def applied_index(self) -> Index:
+        return self.catalog.applied_index
+
+    def advance(self, committed: Index) -> None:
+        """Everything up to ``committed`` may be applied; most of the time it is, before this returns."""
+        self._committed = max(self._committed, committed)
+        if not self._busy:
+            self._next()
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _next(self) -> None:
+        self._busy = False
+        begin = Index(self.catalog.applied_index + 1)
+        end = Index(min(self._committed + 1, begin + CHUNK_ENTRIES))
+        if begin >= end or self._stopped:
+            return
+        entries = self._raft.cached(begin, end)
+        if entries is None:
+            self._busy = True
+            last = self._committed
+            future = self._on_reader(self._store.read, begin, READ_BYTES, Index(last + 1))
+            future.add_done_callback(self._read)
+            return
+        self._apply(entries)
+        if self._committed > self.catalog.applied_index and not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._next)
+
+    def _read(self, done: asyncio.Future[list[Entry]]) -> None:
+        error = done.exception()
+        if self._stopped:
+            return
+        if error is not None:
+            # A committed entry that cannot be read leaves this node without a state to serve.
+            self._on_failure(error)
+            return
+        self._apply(tuple(done.result()))
+        self._loop.call_soon(self._next)
+
+    def _apply(self, entries: tuple[Entry, ...]) -> None:
+        for entry in entries:
+            try:
+                self._apply_one(entry)
+            except DLedgerError as error:
+                self._on_failure(error)
+                return
+        self._on_pass()
+
+    def _apply_one(self, entry: Entry) -> None:
+        catalog = self.catalog
+        header: BodyHeader | None = None
+        result: DataResult | CommandResult | None = None
+        if entry.magic == MAGIC_NORMAL:
+            try:
+                header = decode_header(entry.body)
+            except ValueError:
+                header = None  # somebody else's entry, e.g. of DLedger itself: it has a place, no records
+        if header is None:
+            catalog.apply_other(entry.index)
+        elif header.kind is Kind.DATA:
+            result = catalog.apply_data(entry.index, entry.pos, entry.size, header, entry.body_crc)
+        else:
+            try:
+                command = decode_command(entry.body[BODY_HEADER_SIZE:])
+            except ProtocolError as error:
+                # Every node sees the same bytes, so every node skips them.
+                logger.error("entry %d is not a command that this version knows: %s", entry.index, error)
+                catalog.apply_other(entry.index)
+            else:
+                result = catalog.apply_command(entry.index, command)
+        self.applied_pos = entry.end_pos
+        self._on_applied(entry, header, result)

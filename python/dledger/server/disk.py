@@ -1,0 +1,200 @@
+"""The thread that makes the log durable.
+
+Appends and truncations are carried out in the order they were given, and one sync covers all that gathered while the
+one before it was under way (group commit). A small write goes into the page cache from the loop itself: it costs less
+than telling the thread about its bytes. Only the thread waits for the device, but for the hard state, which has to be
+durable before anything else happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from dledger.errors import DiskFull
+from dledger.messages.entry import Entry, HardState, LogEnd
+from dledger.store.api import LogStore
+from dledger.types import Index, Position
+
+logger = logging.getLogger(__name__)
+
+INLINE_BYTES: Final = 64 << 10
+"""Writes up to this size are done on the loop when none is queued before them."""
+LAZY_SYNC_S: Final = 0.2
+"""With ``flush=async``: the longest time that written bytes stay in the page cache only."""
+FULL_RETRY_S: Final = 0.25
+"""Pause before a write that found no room is tried again."""
+
+_SYNC: Final = object()
+_STOP: Final = object()
+
+
+class Flusher:
+    """Writes and syncs for one store. Results are told on the loop."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        loop: asyncio.AbstractEventLoop,
+        on_durable: Callable[[Position], None],
+        on_truncated: Callable[[LogEnd], None],
+        on_failure: Callable[[BaseException], None],
+        *,
+        lazy: bool = False,
+    ) -> None:
+        """``lazy`` reports what is written, not what is synced: ``flush=async``."""
+        self.is_full = False
+        """A write found no room: it is tried again until there is some, and nothing behind it is written before."""
+        self._store = store
+        self._loop = loop
+        self._on_durable = on_durable
+        self._on_truncated = on_truncated
+        self._on_failure = on_failure
+        self._lazy = lazy
+        self._writing = threading.Lock()  # of the store's methods that belong to one thread at a time
+        self._jobs: SimpleQueue[object] = SimpleQueue()
+        self._queued = 0  # jobs given to the thread; only the loop counts these
+        self._done = 0  # jobs it has carried out; only the thread counts these
+        self._cuts = 0  # truncations asked for; only the loop counts these
+        self._cuts_done = 0
+        self._sync_asked = False
+        self._sync_due = 0.0  # monotonic second of the next lazy sync; 0: nothing to sync
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="dledger-flusher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # --- the loop's side ----------------------------------------------------------------------------------------
+
+    def append(self, entries: tuple[Entry, ...]) -> None:
+        """Write ``entries``; ``on_durable`` is told when they are on the disk.
+
+        Raises:
+            StorageError: the write failed here and now; nothing may be acknowledged any more.
+        """
+        small = entries[-1].end_pos - entries[0].pos <= INLINE_BYTES
+        if small and self._queued == self._done and self._writing.acquire(blocking=False):
+            try:
+                self._store.append(entries)
+            except DiskFull:
+                self._queue(entries)
+                return
+            finally:
+                self._writing.release()
+            if not self._sync_asked:
+                self._sync_asked = True
+                self._jobs.put(_SYNC)
+            return
+        self._queue(entries)
+
+    def truncate(self, after: Index) -> None:
+        """Cut everything behind ``after``, in its place among the appends; ``on_truncated`` is told the new end."""
+        self._cuts += 1
+        self._queue(after)
+
+    def save(self, state: HardState) -> None:
+        """Durable on return: what is sent next depends on it (D5)."""
+        with self._writing:
+            self._store.save_hard_state(state)
+
+    def run(self, function: Callable[[], object]) -> None:
+        """Carry out ``function`` on the thread, between the writes: it may change the store too."""
+        self._queue(function)
+
+    async def stop(self) -> None:
+        """Carry out and sync all that was given, then end the thread."""
+        if not self._stopped:
+            self._stopped = True
+            self._jobs.put(_STOP)
+            if self._thread.ident is not None:
+                await self._loop.run_in_executor(None, self._thread.join)
+
+    def _durable(self, result: tuple[Position, int]) -> None:
+        """A sync from before a cut says nothing about what was written again in the same place; another follows."""
+        position, cuts = result
+        if cuts == self._cuts:
+            self._on_durable(position)
+
+    def _queue(self, job: object) -> None:
+        self._queued += 1
+        self._jobs.put(job)
+
+    # --- the thread's side --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._turn():
+                pass
+        except BaseException as error:
+            # Never retried: after a failed sync the kernel may call the lost pages clean (D2).
+            self._tell(self._on_failure, error)
+
+    def _turn(self) -> bool:
+        """Carry out what waits and sync it; True when it is time to end."""
+        jobs = self._gather()
+        self._sync_asked = False  # before the sync: what is written from here on needs another one
+        stopping = bool(jobs) and jobs[-1] is _STOP
+        for job in jobs:
+            if job is not _SYNC and job is not _STOP:
+                self._carry_out(job)
+                self._done += 1
+        if self._lazy and jobs and not stopping:
+            self._tell(self._durable, (self._store.end.position, self._cuts_done))
+            self._sync_due = self._sync_due or time.monotonic() + LAZY_SYNC_S
+        if not self._lazy or stopping or time.monotonic() >= self._sync_due > 0:
+            self._sync_due = 0.0
+            self._tell(self._durable, (self._store.sync(), self._cuts_done))
+        return stopping
+
+    def _gather(self) -> list[object]:
+        """All jobs that wait, at least one; or none when it is time for a lazy sync."""
+        jobs: list[object] = []
+        wait = max(0.0, self._sync_due - time.monotonic()) if self._sync_due else None
+        try:
+            jobs.append(self._jobs.get(timeout=wait))
+            while jobs[-1] is not _STOP:
+                jobs.append(self._jobs.get_nowait())
+        except Empty:
+            pass
+        return jobs
+
+    def _carry_out(self, job: Any) -> None:
+        if isinstance(job, tuple):
+            self._append(job)
+            return
+        with self._writing:
+            if isinstance(job, int):
+                self._store.truncate(Index(job))
+                self._cuts_done += 1
+                self._tell(self._on_truncated, self._store.end)
+            else:
+                job()
+
+    def _append(self, entries: tuple[Entry, ...]) -> None:
+        """Write, if need be as soon as there is room again: the core has taken the entries, so they have to follow."""
+        while True:
+            try:
+                with self._writing:
+                    self._store.append(entries)
+            except DiskFull as error:
+                if not self.is_full:
+                    logger.error("waiting for room: %s", error)
+                self.is_full = True
+                if self._stopped:
+                    raise
+                time.sleep(FULL_RETRY_S)
+            else:
+                self.is_full = False
+                return
+
+    def _tell(self, callback: Callable[..., None], argument: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, argument)
+        except RuntimeError:  # the loop is closed: nobody is left to tell
+            logger.debug("disk result %s came after the end of the loop", argument)

@@ -1,0 +1,190 @@
+"""The shell around the raft core: feeds it inputs and carries out, in the order of its contract, what it returns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
+
+from dledger.errors import CorruptEntry, OffsetOutOfRange
+from dledger.messages.entry import LogEnd
+from dledger.messages.peer import PeerMessage
+from dledger.raft.node import RaftNode
+from dledger.raft.ready import IDLE, Finished, Load, ReadDone, Ready, RoleChange, TransferDone
+from dledger.server.clock import now_ms
+from dledger.server.disk import Flusher
+from dledger.store.api import LogStore
+from dledger.types import Buffer, Index, NodeId, Position
+
+logger = logging.getLogger(__name__)
+
+READERS: Final = 2
+"""Threads that read what is not in memory: for followers, clients and the catalog."""
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Listener(Protocol):
+    """What the rest of the node does about the core's news."""
+
+    def on_committed(self, index: Index) -> None: ...
+    def on_finished(self, finished: Finished) -> None: ...
+    def on_read(self, done: ReadDone) -> None: ...
+    def on_role(self, change: RoleChange) -> None: ...
+    def on_transfer(self, done: TransferDone) -> None: ...
+
+
+class Driver:
+    """Owns the core on one loop. Every input goes through `feed` or one of the methods above it."""
+
+    def __init__(
+        self,
+        raft: RaftNode,
+        store: LogStore,
+        send: Callable[[PeerMessage], None],
+        listener: Listener,
+        fatal: Callable[[BaseException], None],
+        *,
+        lazy: bool = False,
+    ) -> None:
+        """``fatal`` is told the first storage error; nothing is sent or acknowledged after it (D2)."""
+        self.raft = raft
+        self.failed = False
+        self._store = store
+        self._send = send
+        self._listener = listener
+        self._fatal = fatal
+        self._loop = asyncio.get_running_loop()
+        self.flusher = Flusher(store, self._loop, self._persisted, self._truncated, self.fail, lazy=lazy)
+        self._readers = ThreadPoolExecutor(READERS, "dledger-reader")
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+
+    def start(self) -> None:
+        self.flusher.start()
+        self._arm()
+
+    async def stop(self) -> None:
+        """No more inputs; returns when everything given to the disk is durable and no read is under way."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.failed = True
+        await self.flusher.stop()
+        await self._loop.run_in_executor(None, self._readers.shutdown)
+
+    def fail(self, error: BaseException) -> None:
+        """The first error that this node cannot go on with."""
+        if not self.failed:
+            self.failed = True
+            self._fatal(error)
+
+    def on_reader(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+        """Run a read of the store on a thread."""
+        return asyncio.wrap_future(self._readers.submit(function, *args, **kwargs), loop=self._loop)
+
+    # --- inputs -------------------------------------------------------------------------------------------------
+
+    def step(self, message: PeerMessage) -> None:
+        self.feed(self.raft.step, message, now_ms())
+
+    def read_index(self, token: int) -> None:
+        self.feed(self.raft.read_index, token, now_ms())
+
+    def transfer(self, to: NodeId) -> None:
+        self.feed(self.raft.transfer, to, now_ms())
+
+    def set_writable(self, writable: bool) -> None:
+        self.feed(self.raft.set_writable, writable, now_ms())
+
+    def propose(self, bodies: Sequence[Buffer]) -> Ready:
+        """Stamp the bodies. The caller notes who waits for which entry, then calls `carry_out`."""
+        return self.raft.propose(bodies, now_ms())
+
+    def _persisted(self, position: Position) -> None:
+        self.feed(self.raft.persisted, position, now_ms())
+
+    def _truncated(self, end: LogEnd) -> None:
+        self.raft.truncated(end)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.feed(self.raft.tick, now_ms())
+
+    def feed(self, call: Callable[..., Ready], *args: Any) -> None:
+        """One input of the core, and its effects."""
+        if self.failed:
+            return
+        try:
+            ready = call(*args)
+        except Exception as error:
+            self.fail(error)
+            return
+        self.carry_out(ready)
+
+    # --- effects ------------------------------------------------------------------------------------------------
+
+    def carry_out(self, ready: Ready) -> None:
+        """Save, cut, send, write, then tell. Messages need not wait for the write: nobody counts an entry on this
+        disk before the disk has reported it (D1)."""
+        if ready is not IDLE:
+            try:
+                if ready.hard_state is not None:
+                    self.flusher.save(ready.hard_state)
+                if ready.truncate_to is not None:
+                    self.flusher.truncate(ready.truncate_to)
+                for message in ready.messages:
+                    self._send(message)
+                if ready.append:
+                    self.flusher.append(ready.append)
+            except Exception as error:
+                self.fail(error)
+                return
+            self._tell(ready)
+        self._arm()
+
+    def _tell(self, ready: Ready) -> None:
+        for fact in ready.facts:
+            logger.debug("%s", fact)
+        for load in ready.load:
+            self._load(load)
+        if ready.role is not None:
+            self._listener.on_role(ready.role)
+        if ready.committed is not None:
+            self._listener.on_committed(ready.committed)
+        for finished in ready.finished:
+            self._listener.on_finished(finished)
+        for done in ready.reads:
+            self._listener.on_read(done)
+        if ready.transfer is not None:
+            self._listener.on_transfer(ready.transfer)
+
+    def _arm(self) -> None:
+        """Wake when the core wants its next tick. A timer that is early ticks for nothing, which is cheaper than
+        moving it with every message."""
+        if self.failed:
+            return
+        deadline = self.raft.deadline_ms()
+        if self._timer is None or deadline < self._timer_ms:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_ms = deadline
+            self._timer = self._loop.call_later(max(0, deadline - now_ms()) / 1000, self._tick)
+
+    def _load(self, load: Load) -> None:
+        """Read entries for a follower that is behind the cache."""
+        done = self.on_reader(self._store.read, load.begin_index, load.max_bytes)
+        done.add_done_callback(lambda future: self._loaded(load, future))
+
+    def _loaded(self, load: Load, done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self.feed(self.raft.loaded, load.peer, tuple(done.result()), now_ms())
+        elif isinstance(error, CorruptEntry | OffsetOutOfRange):
+            logger.error("cannot send entries from %d on to %s: %s", load.begin_index, load.peer, error)
+            self.feed(self.raft.loaded, load.peer, (), now_ms())
+        else:
+            self.fail(error)

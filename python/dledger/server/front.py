@@ -1,0 +1,195 @@
+"""The node's port: who is on each connection, where each request goes, and when a client must wait."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.errors import ProtocolError
+from dledger.messages.client import (
+    AppendRequest,
+    ExecuteRequest,
+    FetchRequest,
+    GroupRequest,
+    HelloRequest,
+    HelloResponse,
+    MetadataRequest,
+    OffsetsRequest,
+    SplitRequest,
+    StatusRequest,
+    TransferRequest,
+)
+from dledger.messages.codes import Code
+from dledger.messages.peer import PeerMessage
+from dledger.net import Connection, Limits, Listener, Patience, listen
+from dledger.server.answers import Answers
+from dledger.server.appends import Writes
+from dledger.server.clock import now_ms
+from dledger.server.driver import Driver
+from dledger.server.offsets import Offsets
+from dledger.server.reads import Reads
+from dledger.types import NodeId
+
+logger = logging.getLogger(__name__)
+
+PROTOCOL_VERSION: Final = 1
+PEER_MESSAGES: Final[tuple[type[Any], ...]] = PeerMessage.__args__
+Handler = Callable[[Connection, int, Any], None]
+
+
+@dataclass(slots=True)
+class Session:
+    """Who is on a connection that has said hello."""
+
+    peer: NodeId | None
+
+
+class Front:
+    """Accepts connections and hands every request to the part that answers it."""
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        node: NodeConfig,
+        driver: Driver,
+        writes: Writes,
+        reads: Reads,
+        offsets: Offsets,
+        answers: Answers,
+    ) -> None:
+        self._group = group
+        self._node = node
+        self._driver = driver
+        self._writes = writes
+        self._reads = reads
+        self._offsets = offsets
+        self._listener: Listener | None = None
+        self._clients: set[Connection] = set()
+        self._paused: set[Connection] = set()
+        self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
+        self.client_requests = 0
+        """Requests of clients so far; asking for the status is none."""
+        self.used_ms = now_ms()
+        """When a client was last seen."""
+        self._handlers: dict[type[Any], Handler] = {
+            ExecuteRequest: writes.execute,
+            FetchRequest: reads.fetch,
+            OffsetsRequest: offsets.ask,
+            SplitRequest: reads.split,
+            MetadataRequest: answers.metadata,
+            GroupRequest: answers.consumer_group,
+            StatusRequest: answers.status,
+            TransferRequest: answers.transfer,
+        }
+
+    @property
+    def port(self) -> int:
+        return self._listener.port if self._listener is not None else 0
+
+    @property
+    def clients(self) -> int:
+        return len(self._clients)
+
+    @property
+    def connections(self) -> int:
+        return len(self._listener.connections) if self._listener is not None else 0
+
+    async def open(self) -> None:
+        """Listen.
+
+        Raises:
+            PortInUse: another process listens there.
+        """
+        self._listener = await listen(
+            self._node.host,
+            self._node.port,
+            on_open=lambda connection: None,
+            on_frame=self._on_frame,
+            on_close=self._on_close,
+            limits=frame_limits(self._group),
+            patience=Patience(max_connections=self._node.max_connections),
+        )
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            await self._listener.close()
+
+    def abort(self) -> None:
+        """Cut every connection: what was asked on them is not answered (D2)."""
+        if self._listener is not None:
+            for connection in list(self._listener.connections):
+                connection.abort()
+
+    # --- frames -------------------------------------------------------------------------------------------------
+
+    def _on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        session: Session | None = connection.context
+        if session is None:
+            self._hello(connection, request_id, message)
+        elif session.peer is not None:
+            if not isinstance(message, PEER_MESSAGES):
+                raise ProtocolError(f"peer {session.peer} sent {type(message).__name__}")
+            self._driver.step(message)
+        elif type(message) is AppendRequest:
+            self.client_requests += 1
+            self._writes.append(connection, request_id, message, payload)
+            if self._writes.held_bytes > self._full_bytes and connection not in self._paused:
+                self._paused.add(connection)
+                connection.pause_reading()
+        else:
+            handler = self._handlers.get(type(message))
+            if handler is None:
+                raise ProtocolError(f"a client sent {type(message).__name__}")
+            if handler is not self._handlers[StatusRequest]:
+                self.client_requests += 1
+            handler(connection, request_id, message)
+
+    def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
+        code, text = Code.SUCCESS, ""
+        if message.version != PROTOCOL_VERSION:
+            code = Code.UNSUPPORTED
+            text = f"protocol version {message.version}; this node speaks {PROTOCOL_VERSION}"
+        elif message.group != self._group.group and (message.group or message.node_id):
+            code = Code.UNKNOWN_GROUP
+            text = f"this node belongs to group {self._group.group!r}, not {message.group!r}"
+        elif message.node_id and message.node_id not in self._group.members:
+            code = Code.UNKNOWN_MEMBER
+            text = f"{message.node_id!r} is not a member; members: {', '.join(self._group.members)}"
+        elif message.node_id == self._node.node_id:
+            code = Code.UNEXPECTED_MEMBER
+            text = f"{message.node_id} is this node itself: two nodes have one id, or an address is wrong"
+        answer = HelloResponse(code=code, message=text, group=self._group.group, node_id=self._node.node_id)
+        connection.send(answer, request_id)
+        if code is not Code.SUCCESS:
+            logger.warning("connection from %s refused: %s", connection.peer_name, text)
+            connection.close()
+            return
+        connection.context = Session(NodeId(message.node_id) if message.node_id else None)
+        if not message.node_id:
+            self._clients.add(connection)
+            self.used_ms = now_ms()
+
+    def relieved(self) -> None:
+        """Held bytes have fallen: whoever was made to wait may go on."""
+        if self._paused and self._writes.held_bytes <= self._full_bytes // 2:
+            for connection in self._paused:
+                connection.resume_reading()
+            self._paused.clear()
+
+    def _on_close(self, connection: Connection, error: Exception | None) -> None:
+        self._paused.discard(connection)
+        if connection in self._clients:
+            self._clients.discard(connection)
+            self.used_ms = now_ms()
+            self._reads.forget(connection)
+            self._offsets.forget(connection)
+        if error is not None:
+            logger.debug("connection from %s lost: %s", connection.peer_name, error)
+
+
+def frame_limits(group: GroupConfig) -> Limits:
+    """The largest frames that the settings of a group allow: one push of a full batch and one body more."""
+    return Limits(payload_bytes=group.push_batch_bytes + group.max_body_bytes + (1 << 20))

@@ -1,0 +1,235 @@
+"""Housekeeping: time-outs, disk level, retention, checkpoints, and the end of a node that nobody uses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from typing import Final
+
+from dledger.catalog.catalog import Catalog
+from dledger.config import NodeConfig
+from dledger.errors import ConfigError, StorageError, Unavailable
+from dledger.messages.client import ExecuteRequest
+from dledger.messages.command import Expire
+from dledger.server.appends import Writes
+from dledger.server.apply import Applier
+from dledger.server.checkpoint import Checkpoints
+from dledger.server.clock import now_ms, wall_ms
+from dledger.server.driver import Driver
+from dledger.server.front import Front
+from dledger.server.peers import Peers
+from dledger.store.api import DiskLevel, LogStore
+from dledger.types import Index, Role
+
+logger = logging.getLogger(__name__)
+
+TICK_S: Final = 0.1
+"""Short enough that not much more than half of the default disk_reserve_bytes can be written between two looks."""
+RETAIN_MS: Final = 2_000
+EXPIRE_MS: Final = 10_000
+"""Time that an Expire command has to be committed before another one is proposed."""
+
+
+class House:
+    """Looks after one node, ten times a second."""
+
+    def __init__(
+        self,
+        node: NodeConfig,
+        driver: Driver,
+        store: LogStore,
+        catalog: Catalog,
+        applier: Applier,
+        writes: Writes,
+        front: Front,
+        peers: Peers,
+        checkpoints: Checkpoints,
+        on_idle: Callable[[], None],
+    ) -> None:
+        """``on_idle`` is called when nobody has used the node for ``idle_timeout_ms``."""
+        self._node = node
+        self._driver = driver
+        self._store = store
+        self._catalog = catalog
+        self._applier = applier
+        self._writes = writes
+        self._front = front
+        self._peers = peers
+        self._checkpoints = checkpoints
+        self._on_idle = on_idle
+        self._loop = asyncio.get_running_loop()
+        self._level = DiskLevel.OK
+        self._retain_ms = 0
+        self._expire_ms = 0
+        self._trimmed = False
+        self._checkpoint_pos = -1
+        self._saving: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def disk_level(self) -> DiskLevel:
+        return self._level
+
+    def start(self) -> None:
+        self._tick()
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+
+    def _tick(self) -> None:
+        if self._driver.failed:
+            return
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+        now = now_ms()
+        self._writes.sweep()
+        self.check_disk()
+        self._expire(now)
+        self._trim_catalog()
+        if self._applier.applied_pos - self._checkpoint_base() >= self._node.checkpoint_bytes:
+            self.checkpoint()
+        if now >= self._retain_ms and (self._node.retention_ms or self._node.retention_bytes):
+            self._retain_ms = now + RETAIN_MS
+            task = self._loop.create_task(self._retain())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._is_idle(now):
+            self._on_idle()
+
+    # --- disk level ---------------------------------------------------------------------------------------------
+
+    def check_disk(self) -> None:
+        """Refuse writes while the disk is full; the core then also looks for another leader (D12)."""
+        try:
+            level = self._store.disk_level()
+        except StorageError as error:
+            self._driver.fail(error)
+            return
+        if self._driver.flusher.is_full:
+            level = DiskLevel.FULL
+        if level == self._level:
+            return
+        log = logger.info if level is DiskLevel.OK else logger.warning
+        log("disk level is %s, was %s; %s", level.name, self._level.name, self._node.directory)
+        self._level = level
+        self._driver.set_writable(level is not DiskLevel.FULL)
+
+    # --- expiry -------------------------------------------------------------------------------------------------
+
+    def _expire(self, now: int) -> None:
+        """The leader's clock is what stages and sessions expire by, once it is in the log."""
+        if self._driver.raft.role is not Role.LEADER or now < self._expire_ms or not self._writes.caught_up:
+            return
+        due = self._catalog.next_expiry_ms()
+        if due is not None and due <= wall_ms():
+            self._expire_ms = now + EXPIRE_MS
+            self._writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=wall_ms())))
+
+    def expired(self) -> None:
+        """An Expire was applied: the next one may follow."""
+        self._expire_ms = 0
+
+    # --- retention ----------------------------------------------------------------------------------------------
+
+    def _trim_catalog(self) -> None:
+        """After a restart, once everything known is applied: begin offsets are where the log begins."""
+        if not self._trimmed and self._applier.applied_index >= self._driver.raft.committed_index:
+            self._trimmed = True
+            if self._store.begin_index > 0:
+                self._catalog.drop_before(self._store.begin_index)
+
+    async def _retain(self) -> None:
+        """Let expired files go. Only the leader knows what every member has, so only the leader decides; the others
+        keep what it keeps."""
+        raft = self._driver.raft
+        limit = min(
+            raft.committed_index,
+            self._applier.applied_index,
+            self._checkpoints.index,
+            self._catalog.retention_floor() - 1,
+        )
+        if raft.role is Role.LEADER:
+            limit = min(limit, *raft.watermarks.values())
+        else:
+            if raft.leader_id is None:
+                return
+            try:
+                status = await self._peers.status_of(raft.leader_id)
+            except (Unavailable, ConfigError, LookupError) as error:
+                logger.debug("retention: %s", error)
+                return
+            begin = status.get("begin_index")
+            limit = min(limit, begin - 1 if isinstance(begin, int) else -1)
+        if limit >= self._store.begin_index and not self._driver.failed:
+            self._driver.flusher.run(lambda: self._delete(Index(limit)))
+
+    def _delete(self, limit: Index) -> None:
+        """On the flusher's thread."""
+        before = self._store.begin_index
+        begin = self._store.retain(limit, wall_ms())
+        if begin > before:
+            self._loop.call_soon_threadsafe(self._deleted, before, begin)
+
+    def _deleted(self, before: Index, begin: Index) -> None:
+        logger.info("retention: entries %d to %d are gone", before, begin - 1)
+        self._driver.raft.forget(begin)
+        self._catalog.drop_before(begin)
+
+    # --- checkpoints --------------------------------------------------------------------------------------------
+
+    def _checkpoint_base(self) -> int:
+        """Log position of the last checkpoint; of the first applied entry while there is none."""
+        if self._checkpoint_pos < 0:
+            self._checkpoint_pos = self._applier.applied_pos
+        return self._checkpoint_pos
+
+    def checkpoint(self) -> asyncio.Future[None] | None:
+        """Save the catalog on a thread; None when that is under way or there is nothing new."""
+        index = self._catalog.applied_index
+        if self._saving is not None or index <= self._checkpoints.index or self._driver.failed:
+            return None
+        data = self._catalog.snapshot()
+        self._checkpoint_pos = self._applier.applied_pos
+        self._store.note_commit(index)
+        self._saving = self._driver.on_reader(self._checkpoints.save, data, index, self._store)
+        self._saving.add_done_callback(lambda done: self._saved(index, done))
+        return self._saving
+
+    def _saved(self, index: Index, done: asyncio.Future[None]) -> None:
+        self._saving = None
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self._catalog.saved(index)
+            logger.debug("catalog saved as of entry %d", index)
+        else:
+            self._driver.fail(error)
+
+    # --- idle ---------------------------------------------------------------------------------------------------
+
+    def _is_idle(self, now: int) -> bool:
+        timeout = self._node.idle_timeout_ms
+        if not timeout or self._front.clients or now - self._front.used_ms < timeout:
+            return False
+        return not process_lives(self._node.parent_pid)
+
+
+def process_lives(pid: int) -> bool:
+    """Whether a process with this number is there; none has number 0."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,268 @@
+"""One node: the only place where raft, store, catalog and net meet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+from dledger.batch.header import BodyHeader
+from dledger.catalog.catalog import CommandResult, DataResult
+from dledger.config import GroupConfig, NodeConfig
+from dledger.errors import CorruptStore, DLedgerError, StorageError
+from dledger.messages.codes import Code
+from dledger.messages.entry import Entry
+from dledger.raft.log import LogSummary
+from dledger.raft.node import RaftNode
+from dledger.raft.ready import Finished, ReadDone, RoleChange, TransferDone
+from dledger.server.answers import Answers
+from dledger.server.appends import Writes
+from dledger.server.apply import Applier
+from dledger.server.checkpoint import Checkpoints
+from dledger.server.clock import now_ms
+from dledger.server.driver import Driver
+from dledger.server.front import Front, frame_limits
+from dledger.server.house import House
+from dledger.server.offsets import LinearizableReads, Offsets
+from dledger.server.peers import Peers
+from dledger.server.reads import Reads
+from dledger.store.api import LogStore
+from dledger.store.file_store import open_store
+from dledger.store.files import Disk, RealDisk
+from dledger.types import Index, NodeId, Role
+
+logger = logging.getLogger(__name__)
+
+HAND_OVER_S: Final = 2.0
+"""Longest wait at a graceful stop for another node to take over, and again for pending writes to be answered."""
+
+
+class NodeServer:
+    """A member of a group that serves its peers and clients on one port.
+
+    Args:
+        group: what all members agree on.
+        node: what this one has for itself.
+        addresses: where the members can be reached, ``host:port`` each; asked again whenever it matters.
+        disk: for tests; the real one otherwise.
+    """
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        node: NodeConfig,
+        addresses: Callable[[], dict[NodeId, str]],
+        *,
+        disk: Disk | None = None,
+    ) -> None:
+        self.group = group
+        self.node = node
+        self._addresses = addresses
+        self._disk: Disk = disk if disk is not None else RealDisk()
+        self._error: BaseException | None = None
+        self._failed = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._running = False
+        self._closed = False
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store, restore the catalog, listen, and take part.
+
+        Raises:
+            WrongGroup: the directory belongs to another group or node.
+            CorruptStore: the store has damage at or below what was committed.
+            PortInUse: another process listens on the port.
+            PathError: the directory cannot be used.
+        """
+        self.store: LogStore = open_store(self.group, self.node, self._disk)
+        try:
+            self._refuse_faulty()
+            self.checkpoints = Checkpoints(self.node.directory, self._disk)
+            self.catalog = self.checkpoints.restore(self.store)
+            self._build()
+            await self.front.open()
+        except BaseException:
+            self.store.close()
+            raise
+        self._running = True
+        self.peers.start()
+        self.driver.start()
+        self.applier.advance(self.raft.committed_index)
+        self.house.start()
+        logger.info(
+            "%s of group %s listens on %s:%d; log %d to %d, applied to %d", self.node.node_id, self.group.group,
+            self.node.host, self.port, self.store.begin_index, self.store.end.position.index,
+            self.catalog.applied_index,
+        )  # fmt: skip
+
+    def _refuse_faulty(self) -> None:
+        faulty = self.store.recovery.faulty
+        if faulty:
+            first = faulty[0]
+            raise CorruptStore(
+                f"{self.node.directory}: entries {first.first} to {first.last} in {first.file} are damaged "
+                f"({first.reason}), and {len(faulty) - 1} more places; run 'dledger verify' on it, then let this node "
+                f"start anew with an empty directory: it gets everything from the other nodes"
+            )
+
+    def _build(self) -> None:
+        group, node, store = self.group, self.node, self.store
+        summary = LogSummary(
+            begin_index=store.begin_index,
+            end=store.end,
+            terms=store.terms,
+            committed=Index(max(store.hard_state.commit_hint, self.catalog.applied_index)),
+        )
+        self.raft = RaftNode(
+            group, node.node_id, store.hard_state, summary, secrets.randbelow, now_ms(), node.cache_bytes
+        )
+        self.peers = Peers(group, node.node_id, self._addresses, frame_limits(group))
+        self.driver = Driver(self.raft, store, self.peers.send, self, self._fatal, lazy=node.flush == "async")
+        self.applier = Applier(
+            self.catalog, self.raft, store, self.driver.on_reader, self._on_applied, self._on_pass, self.driver.fail
+        )
+        self.writes = Writes(self.driver, self.catalog, group.max_body_bytes, lambda: self.front.relieved())
+        self.reads = Reads(self.driver, self.catalog, store)
+        self.linearizable = LinearizableReads(self.driver, self.catalog)
+        self.offsets = Offsets(self.driver, self.catalog, self.linearizable)
+        self.answers = Answers(
+            group, node.node_id, self.driver, self.catalog, store, self.linearizable, self._addresses,
+            self._more_status,
+        )  # fmt: skip
+        self.front = Front(group, node, self.driver, self.writes, self.reads, self.offsets, self.answers)
+        self.house = House(
+            node, self.driver, store, self.catalog, self.applier, self.writes, self.front, self.peers,
+            self.checkpoints, self._idle.set,
+        )  # fmt: skip
+
+    async def stop(self) -> None:
+        """Hand leadership over, answer what is pending, save everything, close. Safe to call twice."""
+        if self._closed or not self._running:
+            return
+        self._closed = True
+        if self._error is None:
+            await self._hand_over()
+            await self._until(lambda: self.writes.waiting == 0)
+        self.writes.fail_all(Code.TERM_CHANGED)
+        self.linearizable.fail_all(Code.NOT_LEADER)
+        self.reads.stop()
+        self.offsets.stop()
+        await self.front.close()
+        if self._error is None:
+            saving = self.house.checkpoint()
+            if saving is not None:
+                await asyncio.wait([saving])
+        self.applier.stop()
+        await self.house.stop()
+        await self.peers.close()
+        await self.driver.stop()
+        self.checkpoints.close()
+        self.store.close()
+        logger.info("%s of group %s has stopped", self.node.node_id, self.group.group)
+
+    async def _hand_over(self) -> None:
+        """Let the follower that has most take over, so that nobody has to wait for an election."""
+        raft = self.raft
+        if raft.role is not Role.LEADER or len(self.group.members) == 1:
+            return
+        others = {peer: mark for peer, mark in raft.watermarks.items() if peer != self.node.node_id}
+        connected = self.peers.connected()
+        candidates = [peer for peer in others if connected.get(str(peer))]
+        if not candidates:
+            return
+        best = max(candidates, key=lambda peer: others[peer])
+        self.driver.transfer(best)
+        await self._until(lambda: raft.role is not Role.LEADER)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for ``condition``, which other events make true, but not for ever."""
+        end = now_ms() + int(HAND_OVER_S * 1000)
+        while not condition() and now_ms() < end and self._error is None:  # noqa: ASYNC110 - many events can make it so
+            await asyncio.sleep(0.005)
+
+    async def wait_failed(self) -> None:
+        """Returns never; raises what this node cannot go on with.
+
+        Raises:
+            StorageError: the disk failed, or a promise was found broken.
+        """
+        await self._failed.wait()
+        assert self._error is not None
+        raise self._error
+
+    async def wait_idle(self) -> None:
+        """Until nobody has used the node for ``idle_timeout_ms``."""
+        await self._idle.wait()
+
+    # --- what others ask ----------------------------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self.front.port
+
+    @property
+    def client_requests(self) -> int:
+        """Requests of clients so far; asking for the status is none."""
+        return self.front.client_requests
+
+    def _more_status(self) -> dict[str, Any]:
+        return {
+            "host": self.node.host,
+            "port": self.port,
+            "flush": self.node.flush,
+            "disk_level": self.house.disk_level.name,
+            "connections": self.front.connections,
+            "clients": self.front.clients,
+            "peers_connected": self.peers.connected(),
+            "client_requests": self.client_requests,
+            "pending_writes": self.writes.waiting,
+            "pending_bytes": self.writes.held_bytes,
+            "pending_reads": self.reads.waiting + self.offsets.waiting,
+            "checkpoint_index": self.checkpoints.index,
+        }
+
+    # --- news -------------------------------------------------------------------------------------------------
+
+    def on_committed(self, index: Index) -> None:
+        self.store.note_commit(index)
+        self.applier.advance(index)
+
+    def on_finished(self, finished: Finished) -> None:
+        self.writes.finished(finished)
+
+    def on_read(self, done: ReadDone) -> None:
+        self.linearizable.done(done)
+
+    def on_transfer(self, done: TransferDone) -> None:
+        self.answers.transferred(done)
+
+    def on_role(self, change: RoleChange) -> None:
+        logger.info(
+            "%s is %s in term %d, leader %s", self.node.node_id, change.role.name, change.term,
+            change.leader_id or "unknown",
+        )  # fmt: skip
+
+    def _on_applied(self, entry: Entry, header: BodyHeader | None, result: DataResult | CommandResult | None) -> None:
+        self.writes.applied(entry, result)
+
+    def _on_pass(self) -> None:
+        self.linearizable.applied()
+        self.reads.applied()
+        self.offsets.applied()
+
+    def _fatal(self, error: BaseException) -> None:
+        """The end: whoever waits for an acknowledgement never gets one from this node (D2)."""
+        self._error = error
+        if isinstance(error, DLedgerError):
+            logger.critical("%s stops: %s", self.node.node_id, error)
+        else:
+            logger.critical("%s stops because of a defect", self.node.node_id, exc_info=error)
+            self._error = StorageError(f"{self.node.node_id} stopped because of a defect: {error!r}")
+            self._error.__cause__ = error
+        self.front.abort()
+        self._failed.set()

@@ -1,0 +1,245 @@
+"""Fetches: stored bodies, byte for byte, of what is committed and applied, and of nothing else (D8)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from dledger.catalog.catalog import BatchRef, Catalog
+from dledger.errors import CorruptEntry, OffsetOutOfRange, TopicNotFound
+from dledger.messages.client import FetchedBatch, FetchRequest, FetchResponse, SplitRequest, SplitResponse
+from dledger.messages.codes import Code
+from dledger.net import Connection
+from dledger.raft.node import RaftNode
+from dledger.server.driver import Driver
+from dledger.store.api import LogStore
+from dledger.types import Buffer, Index
+
+logger = logging.getLogger(__name__)
+
+BEHIND_WAIT_MS: Final = 500
+"""How long a replica waits for an offset it has not applied before it says BEHIND."""
+MAX_WAIT_MS: Final = 60_000
+"""Longest long poll."""
+MAX_FETCH_BYTES: Final = 32 << 20
+"""Most bytes of one answer, unless a single body has more."""
+INLINE_BYTES: Final = 32 << 10
+"""Reads up to this size are done on the loop; larger ones on a thread."""
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A fetch that waits for records."""
+
+    connection: Connection
+    request_id: int
+    request: FetchRequest
+    behind: bool
+    """The offset is not here yet, so no record at the end of the wait is BEHIND, not an empty answer."""
+    timer: asyncio.TimerHandle | None = None
+
+
+class Reads:
+    """Answers fetch and split requests of any replica from its applied state."""
+
+    def __init__(self, driver: Driver, catalog: Catalog, store: LogStore) -> None:
+        self._driver = driver
+        self._catalog = catalog
+        self._store = store
+        self._raft: RaftNode = driver.raft
+        self._loop = asyncio.get_running_loop()
+        self._held: dict[tuple[int, int], set[Held]] = {}
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._held.values()))
+
+    def fetch(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+        """Answer now, or when a record is there or the wait is over."""
+        if request.partition < 0 or request.start_offset < 0 or request.max_bytes <= 0:
+            text = f"fetch: partition {request.partition}, offset {request.start_offset}, bytes {request.max_bytes}"
+            connection.send(FetchResponse(code=Code.MALFORMED, message=text), request_id)
+            return
+        begin, end = self._range(request.topic_id, request.partition)
+        if begin < 0:
+            # Ids are never given twice: one that is not given yet, as far as this replica knows, may be soon.
+            if request.topic_id < self._catalog.topics_state.next_id:
+                text = f"there is no partition {request.partition} of a topic with id {request.topic_id} (any more)"
+                connection.send(FetchResponse(code=Code.UNKNOWN_TOPIC, message=text), request_id)
+            else:
+                self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
+            return
+        if request.start_offset < begin:
+            text = f"offset {request.start_offset} is not kept any more; there is [{begin}, {end})"
+            answer = FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, message=text, begin_offset=begin, end_offset=end)
+            connection.send(answer, request_id)
+        elif request.start_offset < end and (request.end_offset < 0 or request.start_offset < request.end_offset):
+            self._serve(connection, request_id, request)
+        elif request.start_offset > end:
+            self._hold(connection, request_id, request, max(BEHIND_WAIT_MS, request.wait_ms), behind=True)
+        elif request.wait_ms > 0 and (request.end_offset < 0 or end < request.end_offset):
+            self._hold(connection, request_id, request, request.wait_ms, behind=False)
+        elif end < request.end_offset:
+            # The asker knows from the leader that there is more.
+            self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
+        else:
+            connection.send(FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end), request_id)
+
+    def _range(self, topic_id: int, partition: int) -> tuple[int, int]:
+        """Begin and end offset; (-1, -1) when there is no such partition."""
+        try:
+            return self._catalog.begin_offset(topic_id, partition), self._catalog.end_offset(topic_id, partition)
+        except TopicNotFound:
+            return -1, -1
+
+    # --- long polls ---------------------------------------------------------------------------------------------
+
+    def _hold(
+        self, connection: Connection, request_id: int, request: FetchRequest, wait_ms: int, *, behind: bool
+    ) -> None:
+        held = Held(connection, request_id, request, behind)
+        held.timer = self._loop.call_later(min(wait_ms, MAX_WAIT_MS) / 1000, self._give_up, held)
+        self._held.setdefault((request.topic_id, request.partition), set()).add(held)
+
+    def _release(self, held: Held) -> None:
+        key = (held.request.topic_id, held.request.partition)
+        self._held[key].discard(held)
+        if not self._held[key]:
+            del self._held[key]
+        if held.timer is not None:
+            held.timer.cancel()
+
+    def _give_up(self, held: Held) -> None:
+        self._release(held)
+        request = held.request
+        begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
+        code, text = Code.SUCCESS, ""
+        if held.behind:
+            code = Code.BEHIND
+            text = f"offset {request.start_offset} is not here yet; this replica ends at {end}"
+        answer = FetchResponse(code=code, message=text, begin_offset=begin, end_offset=end)
+        held.connection.send(answer, held.request_id)
+
+    def applied(self) -> None:
+        """New entries were applied: whoever waits for them is served."""
+        if not self._held:
+            return
+        for (topic_id, partition), waiting in list(self._held.items()):
+            _, end = self._range(topic_id, partition)
+            for held in list(waiting):
+                if held.request.start_offset < end:
+                    self._release(held)
+                    self.fetch(held.connection, held.request_id, held.request)
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone, and with it whoever waited."""
+        for waiting in list(self._held.values()):
+            for held in [h for h in waiting if h.connection is connection]:
+                self._release(held)
+
+    def stop(self) -> None:
+        """Answer whoever waits; nothing more will come."""
+        for waiting in list(self._held.values()):
+            for held in list(waiting):
+                held.behind = True
+                self._give_up(held)
+
+    # --- bodies -------------------------------------------------------------------------------------------------
+
+    def _serve(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+        _, end = self._range(request.topic_id, request.partition)
+        stop = end if request.end_offset < 0 else min(end, request.end_offset)
+        limit = min(request.max_bytes, MAX_FETCH_BYTES)
+        refs = self._catalog.find(request.topic_id, request.partition, request.start_offset, stop, limit)
+        bodies = self._cached(refs)
+        if bodies is None and sum(ref.size for ref in refs) <= INLINE_BYTES:
+            try:
+                bodies = self._store.read_bodies([(ref.index, ref.pos, ref.size) for ref in refs])
+            except Exception as error:
+                self._failed(connection, request_id, error)
+                return
+        if bodies is not None:
+            self._send(connection, request_id, request, refs, bodies)
+            return
+        wanted = [(ref.index, ref.pos, ref.size) for ref in refs]
+        future = self._driver.on_reader(self._store.read_bodies, wanted)
+        future.add_done_callback(lambda done: self._read(connection, request_id, request, refs, done))
+
+    def _cached(self, refs: list[BatchRef]) -> list[Buffer] | None:
+        """The bodies, if all are among the newest entries that are in memory anyway."""
+        bodies: list[Buffer] = []
+        for ref in refs:
+            entries = self._raft.cached(Index(ref.index), Index(ref.index + 1))
+            if not entries:
+                return None
+            bodies.append(entries[0].body)
+        return bodies
+
+    def _read(
+        self,
+        connection: Connection,
+        request_id: int,
+        request: FetchRequest,
+        refs: list[BatchRef],
+        done: asyncio.Future[list[Buffer]],
+    ) -> None:
+        error = done.exception()
+        if error is None:
+            self._send(connection, request_id, request, refs, done.result())
+        else:
+            self._failed(connection, request_id, error)
+
+    def _send(
+        self,
+        connection: Connection,
+        request_id: int,
+        request: FetchRequest,
+        refs: list[BatchRef],
+        bodies: list[Buffer],
+    ) -> None:
+        if self._driver.failed:
+            return
+        begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
+        batches = tuple(
+            FetchedBatch(base_offset=ref.base_offset, count=ref.count, size=len(body), crc=ref.crc)
+            for ref, body in zip(refs, bodies, strict=True)
+        )
+        answer = FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches)
+        connection.send(answer, request_id, bodies)
+
+    def _failed(self, connection: Connection, request_id: int, error: BaseException) -> None:
+        if isinstance(error, CorruptEntry):
+            logger.error("not served: %s", error)
+            text = f"{error}; read it from another replica"
+            connection.send(FetchResponse(code=Code.CORRUPT_ENTRY, message=text), request_id)
+            return
+        if isinstance(error, OffsetOutOfRange):  # retention was faster than this read
+            connection.send(FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, message=str(error)), request_id)
+            return
+        text = f"the stored bytes cannot be read: {error}"
+        connection.send(FetchResponse(code=Code.DISK_ERROR, message=text), request_id)
+        self._driver.fail(error)
+
+    def split(self, connection: Connection, request_id: int, request: SplitRequest) -> None:
+        """Cut a range of offsets into pieces of about equal bytes."""
+        begin, end = self._range(request.topic_id, request.partition)
+        if begin < 0:
+            text = f"there is no partition {request.partition} of a topic with id {request.topic_id}"
+            connection.send(SplitResponse(code=Code.UNKNOWN_TOPIC, message=text), request_id)
+            return
+        if not begin <= request.start_offset <= request.end_offset <= end:
+            code = Code.BEHIND if request.end_offset > end else Code.OFFSET_OUT_OF_RANGE
+            text = f"[{request.start_offset}, {request.end_offset}) is not within [{begin}, {end})"
+            connection.send(SplitResponse(code=code, message=text), request_id)
+            return
+        cuts = self._catalog.split(
+            request.topic_id,
+            request.partition,
+            request.start_offset,
+            request.end_offset,
+            max(1, request.target_bytes),
+            max(1, request.max_pieces),
+        )
+        connection.send(SplitResponse(code=Code.SUCCESS, cuts=tuple((end, size) for end, size in cuts)), request_id)
