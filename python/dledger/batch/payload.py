@@ -55,7 +55,7 @@ def deserialize(payload: Buffer, schema: pa.Schema, codec: Codec, count: int) ->
         _check_sizes(payload, codec)
         batch = pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
         batch.validate(full=True)
-    except (pa.ArrowException, ValueError, struct.error, OSError, MemoryError) as error:
+    except (pa.ArrowException, ValueError, IndexError, struct.error, OSError, MemoryError) as error:
         raise CorruptEntry(f"the payload is no batch of records: {error}") from error
     if batch.num_rows != count:
         raise CorruptEntry(f"the header promises {count} records, the payload has {batch.num_rows}")

@@ -16,7 +16,6 @@ from dledger.catalog.results import STAGED, BatchRef, CommandResult, DataResult
 from dledger.catalog.table import TableFactory
 from dledger.catalog.topics import Topics
 from dledger.catalog.transactions import Transactions
-from dledger.checksum import crc32
 from dledger.config import check_name
 from dledger.errors import ConfigError, CorruptStore, TopicNotFound
 from dledger.messages.client import TopicInfo
@@ -336,7 +335,7 @@ class Catalog:
 
     def digest(self) -> int:
         """CRC-32 of the state, the rows' contents included: equal on all nodes that have applied as much."""
-        return crc32(self.snapshot())
+        return snapshot.checksum(self.snapshot())
 
     def saved(self, index: int) -> None:
         """A snapshot whose applied index is ``index`` is durable: tables of topics deleted before it can go."""

@@ -70,6 +70,11 @@ def encode(catalog: Catalog) -> bytes:
     return whole + CRC.pack(crc32(whole))
 
 
+def checksum(data: bytes) -> int:
+    """The CRC-32 that a snapshot ends with. One over the whole would be the same for all: its own CRC cancels it."""
+    return int(CRC.unpack_from(data, len(data) - CRC.size)[0])
+
+
 def _encode_producers(producers: Producers, packed: list[bytes]) -> dict[str, Any]:
     sessions: list[Any] = []
     for session in sorted(producers.sessions.values(), key=lambda session: session.producer_id):
@@ -185,4 +190,4 @@ def _decode_producers(meta: dict[str, Any], packed: _Packed, producers: Producer
         producers.sessions[producer_id] = producers.by_name[name] = session
 
 
-__all__ = ["decode", "encode"]
+__all__ = ["checksum", "decode", "encode"]

@@ -1,0 +1,98 @@
+"""A committed log to apply: what the tests of the catalog drive it with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dledger.batch.header import BodyHeader, Codec, Flag, Kind
+from dledger.catalog.catalog import Catalog
+from dledger.catalog.results import CommandResult, DataResult
+from dledger.catalog.table import MemoryTables
+from dledger.messages.command import Command, CommitTransaction, CreateTopic, InitProducer, OpenStage, StageSum
+
+WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+class Log:
+    """Applies entries to a catalog as they are committed, and keeps them for a replay."""
+
+    def __init__(self) -> None:
+        self.tables = MemoryTables()
+        self.catalog = Catalog(self.tables)
+        self.entries: list[tuple[Any, ...]] = []
+        self.pos = 0
+
+    def run(self, command: Command) -> CommandResult:
+        """Commit a command."""
+        self.entries.append((command,))
+        return self.catalog.apply_command(len(self.entries) - 1, command)
+
+    def noop(self) -> None:
+        """Commit an entry that says nothing."""
+        self.entries.append(())
+        self.catalog.apply_other(len(self.entries) - 1)
+
+    def data(self, count: int = 1, *, topic_id: int = 1, partition: int = 0, producer: tuple[int, int] = (0, 0),
+             sequence: int = 0, stage: int | None = None, time: int = 0, size: int = 100) -> DataResult:  # fmt: skip
+        """Commit a batch."""
+        producer_id, epoch = (stage, 0) if stage is not None else producer
+        header = BodyHeader(
+            Kind.DATA, topic_id, partition, count, time, time, producer_id, epoch, sequence, Codec.NONE,
+            Flag.STAGED if stage is not None else Flag(0),
+        )  # fmt: skip
+        self.entries.append((self.pos, size, header, len(self.entries) & 0xFFFF))
+        self.pos += size + 112
+        return self.catalog.apply_data(len(self.entries) - 1, *self.entries[-1])
+
+    def replay(self, catalog: Catalog) -> Catalog:
+        """Apply to another catalog what it lacks."""
+        for index in range(catalog.applied_index + 1, len(self.entries)):
+            entry = self.entries[index]
+            if not entry:
+                catalog.apply_other(index)
+            elif len(entry) == 1:
+                catalog.apply_command(index, entry[0])
+            else:
+                catalog.apply_data(index, *entry)
+        return catalog
+
+    def topic(self, name: str = "t", partitions: int = 1) -> int:
+        result = self.run(CreateTopic(name=name, log_id=f"{name}-{len(self.entries)}", partitions=partitions))
+        return int(result.result["topic_id"])
+
+    def producer(self, name: str = "p") -> tuple[int, int]:
+        result = self.run(InitProducer(producer_name=name)).result
+        return result["producer_id"], result["epoch"]
+
+    def stage(self, writer: str = "w", sequence: int = 0, *, timeout_ms: int = 1000, time_ms: int = 0) -> int:
+        opened = self.run(
+            OpenStage(writer_id=writer, sequence=sequence, label="l", timeout_ms=timeout_ms, time_ms=time_ms)
+        )
+        return int(opened.result["stage_id"])
+
+    def commit(self, *stages: tuple[int, int, int], writer: str = "w", sequence: int = 0) -> CommandResult:
+        """Commit stages of (id, batches, records)."""
+        sums = tuple(StageSum(stage_id=i, batches=b, records=r) for i, b, r in stages)
+        return self.run(CommitTransaction(writer_id=writer, sequence=sequence, stages=sums))
+
+    def spans(self, topic_id: int = 1, partition: int = 0) -> list[tuple[int, int, int]]:
+        """(base offset, count, entry) of all that can be read."""
+        begin = self.catalog.begin_offset(topic_id, partition)
+        found = self.catalog.find(topic_id, partition, begin, -1, 1 << 40)
+        return [(ref.base_offset, ref.count, ref.index) for ref in found]
+
+
+@pytest.fixture
+def log() -> Log:
+    """A log with a topic ``t`` of id 1 and two partitions."""
+    log = Log()
+    log.topic("t", 2)
+    return log
+
+
+@pytest.fixture(scope="session")
+def new_log() -> type[Log]:
+    """To make logs within a test, as often as hypothesis wants."""
+    return Log

@@ -1,0 +1,172 @@
+"""The topic index: what binary search finds is what a look at every batch finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.catalog.partition import ROW_SIZE, Partition
+from dledger.catalog.table import MemoryTables
+from dledger.errors import ConfigError, OffsetOutOfRange
+
+
+@dataclass
+class Batch:
+    base: int
+    count: int
+    index: int
+    size: int
+    time: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.count
+
+
+ROW = st.tuples(st.integers(1, 5), st.integers(1, 100), st.integers(-20, 20), st.integers(0, 30))
+"""(count, size, time, entries that the batch waited for its commit)"""
+BATCHES = st.lists(ROW, min_size=1, max_size=200)
+
+
+def build(batches: list[tuple[int, int, int, int]]) -> tuple[Partition, list[Batch]]:
+    partition = Partition(MemoryTables(), "t", 1, 0)
+    made: list[Batch] = []
+    for at, (count, size, time, waited) in enumerate(batches):
+        applied = 2 * at + 1
+        index = max(0, applied - waited)
+        base = partition.append(index, index * 1000, size, at, count, time, applied)
+        made.append(Batch(base, count, index, size, time))
+    return partition, made
+
+
+def begin_after(batches: list[Batch], index: int) -> int:
+    """How many batches are out of reach when the entries below ``index`` are gone."""
+    return max((at + 1 for at, batch in enumerate(batches) if batch.index < index), default=0)
+
+
+@given(BATCHES, st.data())
+def test_find_gives_the_batches_that_a_look_at_each_gives(rows: list[Any], data: st.DataObject) -> None:
+    partition, batches = build(rows)
+    partition.drop_before(dropped := data.draw(st.integers(0, 2 * len(rows) + 2)))
+    kept = batches[begin_after(batches, dropped) :]
+    end = batches[-1].end
+    begin = kept[0].base if kept else end
+    assert (partition.begin_offset, partition.next_offset) == (begin, end)
+    offset = data.draw(st.integers(begin, end + 2))
+    until = data.draw(st.integers(-1, end + 2))
+    max_bytes = data.draw(st.integers(0, 400))
+    expected, total = [], 0
+    for batch in kept:
+        if batch.end > offset and (until < 0 or (batch.base < until and offset < until)):
+            total += batch.size
+            if expected and total > max_bytes:
+                break
+            expected.append((batch.base, batch.count, batch.index, batch.index * 1000, batch.size))
+    found = partition.find(offset, until, max_bytes)
+    assert [ref[:5] for ref in found] == expected
+    if begin:
+        with pytest.raises(OffsetOutOfRange) as refused:
+            partition.find(begin - 1, until, max_bytes)
+        assert (refused.value.begin, refused.value.end) == (begin, end)
+
+
+@given(BATCHES, st.data())
+def test_time_finds_the_first_batch_that_new(rows: list[Any], data: st.DataObject) -> None:
+    partition, batches = build(rows)
+    time = data.draw(st.integers(-21, 21))
+    assert partition.offset_for_time(time) == next((batch.base for batch in batches if batch.time >= time), -1)
+    partition.drop_before(dropped := data.draw(st.integers(0, 2 * len(rows) + 2)))
+    kept = batches[begin_after(batches, dropped) :]
+    found = partition.offset_for_time(time)
+    before = [batch for batch in kept if found < 0 or batch.base < found]
+    assert all(batch.time < time for batch in before), "nothing that new may be left out"
+
+
+@given(BATCHES, st.data())
+def test_split_cuts_at_batch_borders_into_pieces_of_the_size_asked_for(rows: list[Any], data: st.DataObject) -> None:
+    partition, batches = build(rows)
+    whole = batches[-1].end
+    start = data.draw(st.integers(0, whole))
+    end = data.draw(st.integers(start, whole))
+    target = data.draw(st.integers(1, 500))
+    cuts = partition.split(start, end, target, 10_000)
+    if start == end:
+        assert cuts == []
+        return
+    ends = [cut for cut, _ in cuts]
+    assert ends == sorted(set(ends))
+    assert ends[-1] == end
+    assert set(ends[:-1]) <= {batch.base for batch in batches}
+    assert sum(size for _, size in cuts) == sum(b.size for b in batches if b.end > start and b.base < end)
+    assert all(target <= size < target + 100 for _, size in cuts[:-1])
+    few = partition.split(start, end, target, 2)
+    assert few == cuts[:2]
+
+
+def test_split_of_a_range_that_is_not_all_there_is_refused() -> None:
+    """A shorter answer would lose records without a word."""
+    partition, _ = build([(5, 10, 0, 0)] * 10)
+    partition.drop_before(4)
+    for start, end in [(0, 20), (10, 51), (9, 20), (60, 70)]:
+        with pytest.raises(OffsetOutOfRange):
+            partition.split(start, end, 10, 10)
+    assert partition.split(10, 50, 1000, 10) == [(50, 80)]
+    assert partition.split(50, 50, 1000, 10) == []
+
+
+def test_split_sizes_below_one_are_refused(log: Any) -> None:
+    log.data(5)
+    for target, pieces in [(0, 1), (1, 0)]:
+        with pytest.raises(ConfigError):
+            log.catalog.split(1, 0, 0, 5, target, pieces)
+
+
+def test_reader_below_what_is_kept_is_told_and_never_moved_on(log: Any) -> None:
+    """B34."""
+    for _ in range(10):
+        log.data(5)
+    log.catalog.drop_before(4)
+    assert log.catalog.begin_offset(1, 0) == 15
+    with pytest.raises(OffsetOutOfRange) as refused:
+        log.catalog.find(1, 0, 14, -1, 1000)
+    assert (refused.value.begin, refused.value.end) == (15, 50)
+    assert log.catalog.find(1, 0, 15, -1, 0)[0].index == 4
+
+
+def test_committed_batch_that_is_gone_moves_the_begin_behind_it(log: Any) -> None:
+    """It lies in an older file than the entry that gave it its offsets."""
+    stage = log.stage()
+    log.data(5, stage=stage)
+    staged = log.catalog.applied_index
+    log.data(2)
+    log.commit((stage, 1, 5))
+    log.data(3)
+    assert [ref[0] for ref in log.catalog.find(1, 0, 0, -1, 1000)] == [0, 2, 7]
+    log.catalog.drop_before(staged + 1)
+    assert log.catalog.begin_offset(1, 0) == 7
+    log.catalog.drop_before(staged)
+    assert log.catalog.begin_offset(1, 0) == 7, "what is gone does not come back"
+
+
+def test_empty_partition_has_nothing_to_find(log: Any) -> None:
+    log.catalog.drop_before(5)
+    assert log.catalog.find(1, 0, 0, -1, 10) == []
+    assert log.catalog.find(1, 0, 5, -1, 10) == []
+    assert log.catalog.offset_for_time(1, 0, 0) == -1
+    assert log.catalog.split(1, 0, 0, 0, 10) == []
+
+
+def test_a_million_batches_take_56_bytes_each() -> None:
+    """The index of a long log must not cost gigabytes."""
+    tables = MemoryTables()
+    partition = Partition(tables, "t", 1, 0)
+    for index in range(1_000_000):
+        partition.append(index, index * 200, 100, 0, 10, index, index)
+    assert ROW_SIZE == 56
+    assert len(partition.table.read(0, partition.rows)) == 56_000_000
+    assert partition.find(9_999_995, -1, 1)[0].index == 999_999
+    assert partition.split(0, 10_000_000, 1 << 20, 10)[0] == (104_860, 1_048_600)
