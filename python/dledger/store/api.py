@@ -1,0 +1,178 @@
+"""What a store of one node's log offers, whatever it keeps the log in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from typing import Any, Protocol
+
+from dledger.messages.entry import Entry, HardState, LogEnd
+from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Term
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose store this is. ``incarnation`` is drawn when the store is created, so that a node that lost its disk and
+    comes back under the same name is not taken for the one that voted."""
+
+    group: str
+    node_id: NodeId
+    incarnation: int
+
+
+class DiskLevel(IntEnum):
+    """How full the disk is (D12)."""
+
+    OK = 0
+    WARN = 1
+    """Expired files go now, whatever ``delete_when`` says."""
+    FULL = 2
+    """Writes must be refused; nothing unexpired is deleted to make room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Entries ``first`` to ``last`` that are there but cannot be believed. Kept as found, never served."""
+
+    first: Index
+    last: Index
+    pos: int
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a store found, each with its reason.
+
+    ``faulty`` is the part that somebody must act on: the log's length is right and none of it was cut, but these
+    entries have to be repaired from a peer (`LogStore.repair`) before this node may lead or serve them.
+    """
+
+    begin_index: Index = NO_INDEX
+    end: LogEnd = field(default_factory=LogEnd)
+    kept: str = ""
+    cut: tuple[str, ...] = ()
+    rebuilt: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    faulty: tuple[Fault, ...] = ()
+    unverified: bool = False
+    """Some entries carry no checksums: DLedger itself wrote them."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        report = asdict(self)
+        report["end"] = {
+            "index": self.end.position.index,
+            "term": self.end.position.term,
+            "pos": self.end.end_pos,
+            "chain_crc": self.end.chain_crc,
+        }
+        for key in ("cut", "rebuilt", "rewritten", "notes", "faulty"):
+            report[key] = list(report[key])
+        return report
+
+
+class LogStore(Protocol):
+    """One node's log and hard state.
+
+    ``append``, ``truncate``, ``save_hard_state`` and ``retain`` belong to one thread; ``sync``, ``read``,
+    ``read_bodies`` and the properties may be called from others. After any StorageError each later call raises it
+    again (D2): the caller must end the process.
+    """
+
+    @property
+    def begin_index(self) -> Index:
+        """The first entry that is kept; for an empty log the one that will be first."""
+
+    @property
+    def end(self) -> LogEnd:
+        """What the next entry follows."""
+
+    @property
+    def durable(self) -> Position:
+        """How far the log is known to be on the disk."""
+
+    @property
+    def terms(self) -> tuple[tuple[Term, Index], ...]:
+        """Each term of the kept log with its first index, ascending."""
+
+    @property
+    def hard_state(self) -> HardState: ...
+    @property
+    def identity(self) -> Identity: ...
+    @property
+    def recovery(self) -> RecoveryReport: ...
+    @property
+    def bytes_used(self) -> int: ...
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write stamped entries right behind the end; readable at once, durable after `sync`.
+
+        Raises:
+            DiskFull: no room for the next file; nothing was written and the store stays usable.
+            CorruptStore: the entries do not continue the log (index, term, pos or chain); nothing was written.
+            StorageError: the disk failed; the store is unusable from now on.
+        """
+
+    def truncate(self, after: Index) -> None:
+        """Cut everything behind ``after``; durable on return.
+
+        Raises:
+            CorruptStore: that would cut a committed entry (D4, D7), or ``after`` is not kept here.
+        """
+
+    def sync(self) -> Position:
+        """Make all that was appended durable; returns how far the log is durable now."""
+
+    def save_hard_state(self, state: HardState) -> None:
+        """Durable on return.
+
+        Raises:
+            CorruptStore: the term would go back, or a second vote would be given in one term.
+        """
+
+    def note_commit(self, index: Index) -> None:
+        """Entries up to ``index`` are committed: never cut them. Written down with the next sync."""
+
+    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
+        """Consecutive entries from ``begin``, up to ``max_bytes`` but at least one, all before ``end`` (exclusive);
+        empty at the end of the log. Checksums are verified; stops in front of a corrupt entry.
+
+        Raises:
+            CorruptEntry: the entry at ``begin`` does not match its checksums; the message names it.
+            OffsetOutOfRange: ``begin`` is not kept any more.
+        """
+
+    def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
+        """The bodies of entries given as (index, pos, size), in that order, checked against header and checksum.
+
+        Raises:
+            CorruptEntry: the bytes there are not that entry, or are damaged.
+            OffsetOutOfRange: not kept any more.
+        """
+
+    def repair(self, entry: Entry) -> None:
+        """Put a sound copy of a damaged entry, fetched from a peer, in its place; durable on return.
+
+        Raises:
+            CorruptEntry: it is not the entry that belongs there.
+        """
+
+    def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
+        """Delete whole expired files, oldest first, none with an entry above ``limit``, never the last one.
+
+        Args:
+            limit: the last entry that may go.
+            now_ms: wall clock, in milliseconds since 1970, to compare with the files' modification times.
+            hour: local hour of the day for ``delete_when``; None asks the clock.
+
+        Returns:
+            The new begin index.
+        """
+
+    def disk_level(self) -> DiskLevel: ...
+    def close(self) -> None:
+        """Sync and let go. A store that failed is closed without touching the disk again."""

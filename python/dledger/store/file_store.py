@@ -1,0 +1,367 @@
+"""The log of one node in files that DLedger's own tools can read.
+
+Appends go into the page cache at once; `sync` makes all that has gathered durable with one fdatasync per data file.
+Index files are not synced for an acknowledgement: they can be rebuilt from the data, and recovery does so from the
+last point at which both were synced. Any error of the disk is fatal (D2): it is remembered and raised by every later
+call, and nothing is written or synced again.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, StorageError
+from dledger.messages.entry import MAGIC_BLANK, Entry, HardState, LogEnd
+from dledger.store.api import DiskLevel, Identity, RecoveryReport
+from dledger.store.files import Disk, RealDisk
+from dledger.store.keeper import Keeper, Keeping
+from dledger.store.logindex import UNIT_SIZE, unit_of
+from dledger.store.marks import MarkBook
+from dledger.store.open_parts import Parts, StoreSettings, open_parts
+from dledger.store.reader import Reader, View
+from dledger.store.recovery import mark_of, no_commit_beyond, recover
+from dledger.store.repairs import write_repaired
+from dledger.store.retention import delete_expired, level_of
+from dledger.store.rules import check_append, check_hard_state, check_truncate
+from dledger.store.segments import SegmentFiles
+from dledger.store.terms import Pairs, TermTable, find_terms
+from dledger.types import NOWHERE, Buffer, Index, Position, Term
+
+INDEXED_EVERY: Final = 16 << 20
+"""The index is synced after so many bytes of log, so that recovery reads no more than that (and the unsynced tail)."""
+
+
+def open_store(
+    config: GroupConfig, node: NodeConfig, disk: Disk | None = None, keeping: Keeping = Keeping.THREAD
+) -> FileStore:
+    """Open this node's store, creating it in an empty directory; recovers by itself, see `FileStore.recovery`.
+
+    Raises:
+        PathError: the directory is a file, may not be written, or is in use by another process.
+        WrongGroup: it belongs to another group or node.
+        ConfigError: it was created with other file sizes.
+        CorruptStore: the files contradict one another in a way that no crash explains.
+        StorageError: the disk failed.
+    """
+    return open_settings(StoreSettings.of(config, node), disk or RealDisk(), keeping)
+
+
+def open_settings(settings: StoreSettings, disk: Disk, keeping: Keeping = Keeping.THREAD) -> FileStore:
+    """`open_store` for given settings."""
+    try:
+        parts = open_parts(settings, disk)
+    except PathError:
+        raise
+    except OSError as error:
+        raise _storage_error("open", settings.directory, error) from error
+    try:
+        return FileStore(parts, keeping)
+    except BaseException as error:
+        parts.lock.release()
+        if isinstance(error, OSError):
+            raise _storage_error("recover", settings.directory, error) from error
+        raise
+
+
+def _storage_error(what: str, where: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"{what} {where}: {error}. The disk failed, so this node stops; see the system's log, and replace the disk or "
+        "free space before it starts again"
+    )
+
+
+class FileStore:
+    """See `dledger.store.api.LogStore`."""
+
+    def __init__(self, parts: Parts, keeping: Keeping) -> None:
+        self._settings, self._disk, self._parts = parts.settings, parts.disk, parts
+        self._data, self._index = parts.data, parts.index
+        self._failed: StorageError | None = None
+        self._closed = False
+        self._no_room = False
+        self._lock = threading.RLock()
+        """One writer at a time."""
+        self._sync_lock = threading.Lock()
+        """One sync at a time, and none during a truncation."""
+        hint = max(parts.record.hard_state.commit_hint, parts.mark.commit if parts.mark else -1)
+        recovered = recover(parts, Index(hint))
+        self._recovery = recovered.report
+        self._view = View(recovered.begin_index, recovered.begin_pos, recovered.begin_chain, recovered.end)
+        self._commit = no_commit_beyond(Index(hint), recovered.end)
+        self._marks = MarkBook(parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()))
+        self._reader = Reader(self._data, self._index, lambda: self._view)
+        self._terms = TermTable(find_terms(self.begin_index, self.end.position.index, self._term_of))
+        self._state = replace(parts.record.hard_state, commit_hint=self._commit)
+        self._check_term()
+        if not self._data.starts:
+            self._data.allocate(0)
+            self._index.files.allocate(0)
+        self._keeper = Keeper(self.keep, keeping)
+
+    def _term_of(self, index: Index) -> Term:
+        return self._reader.locate(index, self._view).term
+
+    def _check_term(self) -> None:
+        """A node's term is never below that of its log; DLedger could lose it, we do not."""
+        last = self.end.position.term
+        if self._state.term >= last:
+            return
+        if not self._parts.imported:
+            raise CorruptStore(
+                f"{self._settings.directory}: the log has entries of term {last}, but the hard state says term "
+                f"{self._state.term}, so it is an old copy and its vote cannot be believed: empty the directory and "
+                "let the node join again as a new one"
+            )
+        self.save_hard_state(HardState(last, self.identity.node_id, self._commit))  # its vote is lost: none is left
+
+    @property
+    def begin_index(self) -> Index:
+        return self._view.begin_index
+
+    @property
+    def end(self) -> LogEnd:
+        return self._view.end
+
+    @property
+    def durable(self) -> Position:
+        return self._marks.mark.durable.position
+
+    @property
+    def terms(self) -> Pairs:
+        return self._terms.pairs
+
+    @property
+    def hard_state(self) -> HardState:
+        return self._state
+
+    @property
+    def identity(self) -> Identity:
+        return self._parts.record.identity
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        return self._recovery
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes that the log's files take on the disk, allocated ahead or not."""
+        files = self._index.files
+        return len(self._data.starts) * self._data.file_size + len(files.starts) * files.file_size
+
+    @contextmanager
+    def _fatal(self, what: str, where: Path) -> Iterator[None]:
+        """Turn an error of the disk into the end of this store (D2)."""
+        self._check_alive()
+        try:
+            yield
+        except OSError as error:
+            raise self._fail(what, where, error) from error
+
+    def _fail(self, what: str, where: Path, error: OSError) -> StorageError:
+        self._failed = self._failed or _storage_error(what, where, error)
+        return self._failed
+
+    def _check_alive(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+        if self._closed:
+            raise StorageError(f"{self._settings.directory}: the store is closed")
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """See `LogStore.append`."""
+        self._check_alive()
+        if not entries:
+            return
+        with self._lock:
+            check_append(self._view.end, entries, self._data.file_size)
+            self._make_room(entries)
+            with self._fatal("append to", self._data.path(entries[0].pos)):
+                self._write(entries)
+            self._terms.append(entries)
+            self._view = replace(self._view, end=LogEnd.after(entries[-1]))
+        if self._half_full():
+            self._keeper.wake()
+
+    def _half_full(self) -> bool:
+        pos, size = self._view.end.end_pos, self._data.file_size
+        return pos % size > size // 2 and not self._data.has(pos + size)
+
+    def _make_room(self, entries: Sequence[Entry]) -> None:
+        """Have all files that the entries need before anything is written."""
+        spans = (
+            (self._data, entries[0].pos, entries[-1].pos),
+            (self._index.files, entries[0].index * UNIT_SIZE, entries[-1].index * UNIT_SIZE),
+        )
+        for files, low, high in spans:
+            for start in range(low - low % files.file_size, high + 1, files.file_size):
+                if not files.has(start) and not self._allocate(files, start):
+                    raise DiskFull(
+                        f"{files.directory}: no room for another file of {files.file_size} bytes; nothing was "
+                        "written. Free space on that disk"
+                    )
+
+    def _allocate(self, files: SegmentFiles, offset: int) -> bool:
+        """Make a file; False when the disk is full, which `disk_level` says from then on."""
+        try:
+            files.allocate(offset)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise self._fail("allocate a file in", files.directory, error) from error
+            self._no_room = True
+            return False
+        self._no_room = False
+        return True
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        buffers: list[Buffer] = []
+        at = pos = self._view.end.end_pos
+        for entry in entries:
+            if entry.pos != pos:  # the rest of the file is padding
+                buffers += (MAGIC_BLANK.to_bytes(4, "big", signed=True), (entry.pos - pos).to_bytes(4, "big"))
+                self._data.pwritev(at, buffers)
+                buffers, at = [], entry.pos
+            buffers += (entry.header, entry.body)
+            pos = entry.end_pos
+        self._data.pwritev(at, buffers)
+        self._index.put(entries[0].index, [unit_of(entry) for entry in entries])
+
+    def truncate(self, after: Index) -> None:
+        """See `LogStore.truncate`. A crash on the way leaves the log as it was, as it should be, or cut at the end
+        of a whole file between the two."""
+        self._check_alive()
+        if after >= self._view.end.position.index:
+            return
+        with self._sync_lock, self._lock:
+            check_truncate(after, self._commit, self._view.begin_index, self._settings.directory)
+            end = self._end_after(after)
+            with self._fatal("truncate", self._data.path(end.end_pos)):
+                self._marks.lower_to(end)
+                self._data.drop_behind(end.end_pos)
+                self._data.cut(end.end_pos)
+            self._terms.truncate(after)
+            self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)
+
+    def _end_after(self, after: Index) -> LogEnd:
+        view = self._view
+        if after < view.begin_index:
+            position = NOWHERE if after < 0 else Position(Term(-1), after)
+            return LogEnd(position, view.begin_pos, max(view.begin_chain, 0))
+        try:
+            return LogEnd.after(self.read(after, 0)[0])
+        except CorruptEntry as error:
+            raise CorruptStore(f"cannot cut behind entry {after}, which is itself damaged: {error}") from error
+
+    def sync(self) -> Position:
+        """See `LogStore.sync`."""
+        with self._sync_lock:
+            end = self._view.end
+            with self._fatal("sync", self._data.directory):
+                self._data.sync()
+                self._marks.raise_to(end, no_commit_beyond(self._commit, end))
+        if self._marks.stale:
+            self._keeper.wake()
+        return end.position
+
+    def keep(self) -> None:
+        """One round of housekeeping: allocate ahead, settle the mark. What fails is raised by the next call."""
+        if self._failed is not None or self._closed:
+            return
+        with suppress(StorageError):
+            end, files = self._view.end, self._index.files
+            if self._no_room or self._half_full():
+                self._allocate(self._data, end.end_pos + self._data.file_size)
+            next_unit = (end.position.index + 1) * UNIT_SIZE
+            if next_unit % files.file_size > files.file_size // 2 and not files.has(next_unit + files.file_size):
+                self._allocate(files, next_unit + files.file_size)
+            if self._marks.stale:
+                with self._fatal("sync", self._settings.directory):
+                    self._settle()
+
+    def _settle(self, all_indexed: bool = False) -> None:
+        """Make the mark durable, and now and then, or now, the index up to it."""
+        cuts, mark = self._marks.cuts, self._marks.mark
+        if all_indexed or mark.durable.end_pos - mark.indexed.end_pos >= INDEXED_EVERY:
+            self._index.files.sync()
+            self._marks.settle(mark.durable, cuts)
+        else:
+            self._marks.settle()
+
+    def save_hard_state(self, state: HardState) -> None:
+        """See `LogStore.save_hard_state`."""
+        with self._lock, self._fatal("save the hard state in", self._settings.directory):
+            check_hard_state(self._state, state)
+            self.note_commit(state.commit_hint)
+            commit = no_commit_beyond(self._commit, self._marks.mark.durable)
+            record = replace(self._parts.record, hard_state=replace(state, commit_hint=commit))
+            self._parts.state.write_both(record.pack())
+            self._parts.record, self._state = record, state
+
+    def note_commit(self, index: Index) -> None:
+        """See `LogStore.note_commit`."""
+        self._commit = Index(max(self._commit, min(index, self._view.end.position.index)))
+
+    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
+        """See `LogStore.read`."""
+        self._check_alive()
+        try:
+            return self._reader.read(begin, max_bytes, end)
+        except OSError as error:
+            raise self._read_failed(begin, error) from error
+
+    def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
+        """See `LogStore.read_bodies`."""
+        self._check_alive()
+        try:
+            return self._reader.read_bodies(refs)
+        except OSError as error:
+            raise self._read_failed(max(ref[0] for ref in refs), error) from error
+
+    def _read_failed(self, index: int, error: OSError) -> StorageError | CorruptEntry:
+        """What is durable can be fetched from a peer; a disk that cannot give back what it just took is done for."""
+        if index > self.durable.index:
+            return self._fail("read what was just written to", self._data.directory, error)
+        return CorruptEntry(f"entry {index} or one near it cannot be read from {self._data.directory}: {error}")
+
+    def repair(self, entry: Entry) -> None:
+        """See `LogStore.repair`."""
+        with self._sync_lock, self._lock, self._fatal("repair", self._data.path(entry.pos)):
+            write_repaired(self._data, self._index, self._reader, self._view, entry)
+            self._reader.forget_damage(entry.index)
+
+    def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
+        """See `LogStore.retain`."""
+        with self._sync_lock, self._lock, self._fatal("delete expired files of", self._data.directory):
+            self._view = delete_expired(self._parts, self._marks, self._view, self.disk_level(), limit, now_ms, hour)
+            self._terms.drop_front(self._view.begin_index)
+        return self._view.begin_index
+
+    def disk_level(self) -> DiskLevel:
+        """See `LogStore.disk_level`."""
+        with self._fatal("measure", self._settings.directory):
+            space = self._disk.statvfs(self._settings.directory)
+        if self._no_room:
+            self._keeper.wake()
+        return level_of(space, self._settings, self._no_room)
+
+    def close(self) -> None:
+        """See `LogStore.close`."""
+        if self._closed:
+            return
+        self._keeper.stop()
+        try:
+            if self._failed is None:
+                self.sync()
+                with self._fatal("sync", self._settings.directory):
+                    self._settle(all_indexed=True)
+        finally:
+            self._closed = True
+            self._data.close()
+            self._index.files.close()
+            self._parts.lock.release()

@@ -1,0 +1,213 @@
+"""The disk as the store sees it: a small protocol, and the real one.
+
+Everything the store does to a disk goes through `Disk`, so that a test can fail or stop it at any operation (see
+``dledger.store.memory_disk``). Methods raise OSError; the store decides what an error means.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from dledger.types import Buffer
+
+IOV_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Bytes of the file system that holds a path; ``free`` is what this user may still take."""
+
+    total: int
+    free: int
+
+
+class DiskFile(Protocol):
+    """One open file. Its handle goes when the last reference does, so that a reader never meets a closed one."""
+
+    @property
+    def path(self) -> Path: ...
+    def pread(self, size: int, offset: int) -> bytes:
+        """Up to ``size`` bytes, fewer only at the end of the file."""
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """Write all the buffers back to back, or raise."""
+
+    def fdatasync(self) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def fallocate(self, size: int) -> None:
+        """Reserve blocks for the first ``size`` bytes; new ones read as zero."""
+
+    def size(self) -> int: ...
+    def next_data(self, offset: int) -> int | None:
+        """A place at or behind ``offset`` in front of which there are only zeros; None: zeros to the end."""
+
+
+class Lock(Protocol):
+    """A held lock."""
+
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The few operations that the store needs."""
+
+    def open(self, path: Path, create: bool = False) -> DiskFile:
+        """Open for reading and writing; with ``create`` also make it when it is not there."""
+
+    def open_read_only(self, path: Path) -> DiskFile: ...
+    def mkdir(self, path: Path) -> None:
+        """Make the directory and those above it, if need be."""
+
+    def listdir(self, path: Path) -> list[str]:
+        """Sorted names; empty when there is no such directory."""
+
+    def exists(self, path: Path) -> bool: ...
+    def rename(self, source: Path, target: Path) -> None: ...
+    def unlink(self, path: Path) -> None: ...
+    def fsync_dir(self, path: Path) -> None: ...
+    def mtime_ms(self, path: Path) -> int: ...
+    def statvfs(self, path: Path) -> DiskSpace: ...
+    def lock(self, path: Path) -> Lock:
+        """Take the lock file for this process. Raises BlockingIOError when another opener holds it."""
+
+    def boot_id(self) -> bytes:
+        """16 bytes that differ after each start of the operating system; empty when it cannot be told."""
+
+
+class RealFile:
+    """A file descriptor."""
+
+    __slots__ = ("__weakref__", "_fd", "path")
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.path = path
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        weakref.finalize(self, os.close, self._fd)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        while len(data) < size:
+            more = os.pread(self._fd, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
+        for start in range(0, len(buffers), IOV_MAX):
+            part = buffers[start : start + IOV_MAX]
+            total = sum(map(len, part))
+            written = os.pwritev(self._fd, part, offset)
+            if written < total:
+                self._write_rest(b"".join(part), written, offset)
+            offset += total
+
+    def _write_rest(self, data: bytes, written: int, offset: int) -> None:
+        while written < len(data):
+            count = os.pwrite(self._fd, data[written:], offset + written)
+            if count <= 0:
+                raise OSError(errno.EIO, "a write made no progress", str(self.path))
+            written += count
+
+    def fdatasync(self) -> None:
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(self._fd)
+        else:  # pragma: no cover - macOS has only fsync, and that stops at the drive's cache
+            fcntl.fcntl(self._fd, 51)  # F_FULLFSYNC
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def fallocate(self, size: int) -> None:
+        if size <= 0:
+            return
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._fd, 0, size)
+        elif self.size() < size:  # pragma: no cover - a system without it gets a sparse file
+            os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def next_data(self, offset: int) -> int | None:
+        try:
+            return os.lseek(self._fd, offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            return offset
+
+
+class RealLock:
+    """A flock: the kernel lets go of it when the process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """The operating system's files."""
+
+    def open(self, path: Path, create: bool = False) -> DiskFile:
+        return RealFile(path, os.O_RDWR | (os.O_CREAT if create else 0))
+
+    def open_read_only(self, path: Path) -> DiskFile:
+        return RealFile(path, os.O_RDONLY)
+
+    def mkdir(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def listdir(self, path: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(path))  # noqa: PTH208 - names, not paths
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def fsync_dir(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def mtime_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def statvfs(self, path: Path) -> DiskSpace:
+        stat = os.statvfs(path)
+        return DiskSpace(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+
+    def lock(self, path: Path) -> Lock:
+        return RealLock(path)
+
+    def boot_id(self) -> bytes:
+        try:
+            return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
+        except (OSError, ValueError):
+            return b""

@@ -1,0 +1,311 @@
+"""A disk in memory that fails, fills up, loses power and loses its process on command. For tests.
+
+The model: what is written is visible at once. A file's bytes survive a power cut when they were synced; of those that
+were not, any set of 512-byte sectors may have reached the disk. A sync that fails leaves the pages marked clean: the
+next one succeeds and writes nothing (ATC'20, "Can applications recover from fsync failures?"). Names survive when
+their directory was synced; of later changes, a prefix may have.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dledger.store.files import DiskFile, DiskSpace, Lock
+from dledger.types import Buffer
+
+SECTOR: Final = 512
+
+
+class ProcessKilled(BaseException):
+    """The process is gone: no `except` of the program under test may see it."""
+
+
+@dataclass(slots=True)
+class Inode:
+    """A file's bytes: as written, and as they are on the disk for sure."""
+
+    written: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    dirty: set[int] = field(default_factory=set)
+    """Numbers of the sectors that the next sync writes."""
+    resized: bool = False
+    mtime_ms: int = 0
+
+
+@dataclass(slots=True)
+class Failure:
+    """``operation`` on a path that contains ``part`` raises ``code`` after ``skip`` more of them, ``times`` times."""
+
+    operation: str
+    part: str
+    code: int
+    skip: int = 0
+    times: int = 1 << 30
+    short: int | None = None
+    """For a write: so many bytes of it are written before the error."""
+
+
+Choose = Callable[[int], int]
+"""A number in [0, n): which of n outcomes a power cut has."""
+
+
+class MemoryDisk:
+    """See `dledger.store.files.Disk`."""
+
+    def __init__(self, total: int = 1 << 30) -> None:
+        self.total = total
+        self.free = total
+        self.now_ms = 1_700_000_000_000
+        self.names: dict[Path, Inode] = {}
+        self.durable_names: dict[Path, Inode] = {}
+        self.pending_names: list[tuple[Path, Path | None, Inode | None]] = []
+        """Changes of names that no directory sync covers: (directory, path, inode or None for gone)."""
+        self.directories: set[Path] = set()
+        self.failures: list[Failure] = []
+        self.locked: set[Path] = set()
+        self.boots = 1
+        self.operations = 0
+        """Mutating operations so far."""
+        self.kill_at: int | None = None
+        """The process dies instead of doing the operation of this number."""
+        self.kill_short: int | None = None
+        """If that operation is a write: so many of its bytes are written first."""
+        self.trace: list[str] = []
+
+    def check(self, operation: str, path: Path) -> Failure | None:
+        """Count an operation; raise what was ordered for it. A write that fails half way is returned instead."""
+        if operation not in {"pread", "open", "statvfs"}:
+            if self.kill_at is not None and self.operations >= self.kill_at:
+                if operation == "pwritev" and self.kill_short is not None and self.operations == self.kill_at:
+                    self.operations += 1
+                    return Failure(operation, "", 0, short=self.kill_short)
+                self.operations += 1
+                raise ProcessKilled(f"{operation} {path.name}")
+            self.operations += 1
+            self.trace.append(f"{operation} {path.name}")
+        for failure in self.failures:
+            if failure.operation == operation and failure.part in str(path) and failure.times > 0:
+                if failure.skip > 0:
+                    failure.skip -= 1
+                    continue
+                failure.times -= 1
+                if failure.short is not None and operation == "pwritev":
+                    return failure
+                raise OSError(failure.code, os.strerror(failure.code), str(path))
+        return None
+
+    def fail(self, operation: str, part: str = "", code: int = errno.EIO, **how: int) -> None:
+        """Order a `Failure`."""
+        self.failures.append(Failure(operation, part, code, **how))
+
+    def reboot(self, power: bool, choose: Choose | None = None) -> None:
+        """The process is gone, and with ``power`` the system too; then both can start again.
+
+        Args:
+            choose: which unsynced sectors and names survive a power cut; None: none of them does.
+        """
+        self.kill_at = self.kill_short = None
+        self.failures.clear()
+        self.locked.clear()
+        if not power:
+            return
+        self.boots += 1
+        keep = choose(len(self.pending_names) + 1) if choose else 0
+        for path, target, inode in self.pending_names[:keep]:
+            _apply(self.durable_names, path, target, inode)
+        self.pending_names.clear()
+        self.names = dict(self.durable_names)
+        for inode in {id(node): node for node in self.names.values()}.values():
+            _cut_power(inode, choose)
+
+    def open(self, path: Path, create: bool = False) -> DiskFile:
+        self.check("open", path)
+        inode = self.names.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+            self.check("create", path)
+            inode = self.names[path] = Inode(mtime_ms=self.now_ms)
+            self.pending_names.append((path, path, inode))
+        return MemoryFile(self, path, inode)
+
+    def open_read_only(self, path: Path) -> DiskFile:
+        return self.open(path)
+
+    def mkdir(self, path: Path) -> None:
+        if path in self.names:
+            raise FileExistsError(errno.EEXIST, "is a file", str(path))
+        self.directories |= {path, *path.parents}
+
+    def listdir(self, path: Path) -> list[str]:
+        return sorted({name.name for name in self.names if name.parent == path})
+
+    def exists(self, path: Path) -> bool:
+        return path in self.names or path in self.directories
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.check("rename", target)
+        inode = self.names.pop(source)
+        self.names[target] = inode
+        self.pending_names.append((source, target, inode))
+
+    def unlink(self, path: Path) -> None:
+        self.check("unlink", path)
+        del self.names[path]
+        self.pending_names.append((path, None, None))
+
+    def fsync_dir(self, path: Path) -> None:
+        self.check("fsync_dir", path)
+        rest = []
+        for change in self.pending_names:
+            if change[0].parent == path:
+                _apply(self.durable_names, *change)
+            else:
+                rest.append(change)
+        self.pending_names = rest
+
+    def mtime_ms(self, path: Path) -> int:
+        return self.names[path].mtime_ms
+
+    def statvfs(self, path: Path) -> DiskSpace:
+        self.check("statvfs", path)
+        return DiskSpace(self.total, self.free)
+
+    def lock(self, path: Path) -> Lock:
+        if path in self.locked:
+            raise BlockingIOError(errno.EWOULDBLOCK, "locked", str(path))
+        self.locked.add(path)
+        return MemoryLock(self, path)
+
+    def boot_id(self) -> bytes:
+        return self.boots.to_bytes(16, "big")
+
+    def content(self, path: Path) -> bytearray:
+        """A file's bytes, to look at or to damage."""
+        return self.names[path].written
+
+    def flip(self, path: Path, offset: int, mask: int = 0xFF) -> None:
+        """Rot: change one byte, on the disk too."""
+        inode = self.names[path]
+        inode.written[offset] ^= mask
+        if offset < len(inode.durable):
+            inode.durable[offset] ^= mask
+
+
+def _apply(names: dict[Path, Inode], path: Path, target: Path | None, inode: Inode | None) -> None:
+    names.pop(path, None)
+    if target is not None and inode is not None:
+        names[target] = inode
+
+
+def _cut_power(inode: Inode, choose: Choose | None) -> None:
+    size = len(inode.durable)
+    if inode.resized and choose is not None and choose(2):
+        size = len(inode.written)
+    result = inode.durable[:size].ljust(size, b"\0")
+    for sector in sorted(inode.dirty):
+        low, high = sector * SECTOR, min((sector + 1) * SECTOR, size, len(inode.written))
+        if low < high and choose is not None and choose(2):
+            result[low:high] = inode.written[low:high]
+    inode.written, inode.durable = result, bytearray(result)
+    inode.dirty.clear()
+    inode.resized = False
+
+
+class MemoryFile:
+    """An open file of a `MemoryDisk`."""
+
+    def __init__(self, disk: MemoryDisk, path: Path, inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self.path = path
+
+    def pread(self, size: int, offset: int) -> bytes:
+        self._disk.check("pread", self.path)
+        return bytes(self._inode.written[offset : offset + size])
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
+        half = self._disk.check("pwritev", self.path)
+        data = b"".join(buffers)
+        if half is not None and half.short is not None:
+            self._put(data[: half.short], offset)
+            if half.code:
+                raise OSError(half.code, os.strerror(half.code), str(self.path))
+            raise ProcessKilled(f"pwritev {self.path.name}")
+        self._put(data, offset)
+
+    def _put(self, data: bytes, offset: int) -> None:
+        inode, end = self._inode, offset + len(data)
+        if end > len(inode.written):
+            inode.written.extend(bytes(end - len(inode.written)))
+            inode.resized = True
+        inode.written[offset:end] = data
+        if data:
+            inode.dirty |= set(range(offset // SECTOR, (end - 1) // SECTOR + 1))
+            inode.mtime_ms = self._disk.now_ms
+
+    def fdatasync(self) -> None:
+        inode = self._inode
+        try:
+            self._disk.check("fdatasync", self.path)
+        except OSError:
+            inode.dirty.clear()  # the kernel marks the pages clean all the same
+            raise
+        size = len(inode.written)
+        if inode.resized:
+            inode.durable = inode.durable[:size].ljust(size, b"\0")
+            inode.resized = False
+        for sector in inode.dirty:
+            low, high = sector * SECTOR, min((sector + 1) * SECTOR, size)
+            inode.durable[low:high] = inode.written[low:high]
+        inode.dirty.clear()
+
+    def truncate(self, size: int) -> None:
+        self._disk.check("truncate", self.path)
+        inode = self._inode
+        if size == len(inode.written):
+            return
+        inode.resized = True
+        if size < len(inode.written):
+            inode.dirty = {sector for sector in inode.dirty if sector * SECTOR < size}
+            del inode.written[size:]
+            inode.durable = inode.durable[:size] if len(inode.durable) > size else inode.durable
+        else:
+            self._grow(size)
+
+    def fallocate(self, size: int) -> None:
+        self._disk.check("fallocate", self.path)
+        inode = self._inode
+        if size > len(inode.written):
+            if size - len(inode.written) > self._disk.free:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            inode.resized = True
+            self._grow(size)
+
+    def _grow(self, size: int) -> None:
+        inode = self._inode
+        old = len(inode.written)
+        inode.written.extend(bytes(size - old))
+        inode.dirty |= set(range(old // SECTOR, (size - 1) // SECTOR + 1))
+
+    def size(self) -> int:
+        return len(self._inode.written)
+
+    def next_data(self, offset: int) -> int | None:
+        return offset if any(self._inode.written[offset:]) else None
+
+
+class MemoryLock:
+    """A held lock of a `MemoryDisk`."""
+
+    def __init__(self, disk: MemoryDisk, path: Path) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locked.discard(self._path)

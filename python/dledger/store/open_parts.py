@@ -1,0 +1,223 @@
+"""Opening the files of a store: whose it is, what it promised, and the pieces that recovery works on."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
+from dledger.messages.entry import HardState
+from dledger.store.api import Identity
+from dledger.store.files import Disk, Lock
+from dledger.store.logindex import LogIndex
+from dledger.store.segments import NEW_SUFFIX, SegmentFiles
+from dledger.store.slots import SlotFile, new_slots
+from dledger.store.state import (
+    MARK_FILE,
+    MARK_MAGIC,
+    STATE_FILE,
+    STATE_MAGIC,
+    Mark,
+    StateRecord,
+    imported_hard_state,
+)
+from dledger.types import NodeId
+
+LOCK_FILE: Final = "lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """What a store must know; see GroupConfig and NodeConfig."""
+
+    directory: Path
+    node_id: NodeId
+    group: str = "default"
+    segment_bytes: int = 1 << 30
+    index_file_bytes: int = 5 * 32 << 20
+    retention_ms: int = 0
+    retention_bytes: int = 0
+    delete_when: str = ""
+    disk_warn_ratio: float = 0.90
+    disk_full_ratio: float = 0.97
+    disk_reserve_bytes: int = 64 << 20
+
+    @staticmethod
+    def of(group: GroupConfig, node: NodeConfig) -> StoreSettings:
+        return StoreSettings(
+            directory=node.directory,
+            group=group.group,
+            node_id=node.node_id,
+            segment_bytes=group.segment_bytes,
+            index_file_bytes=group.index_file_bytes,
+            retention_ms=node.retention_ms,
+            retention_bytes=node.retention_bytes,
+            delete_when=node.delete_when,
+            disk_warn_ratio=node.disk_warn_ratio,
+            disk_full_ratio=node.disk_full_ratio,
+            disk_reserve_bytes=node.disk_reserve_bytes,
+        )
+
+
+@dataclass(slots=True)
+class Parts:
+    """The open files of one store."""
+
+    settings: StoreSettings
+    disk: Disk
+    lock: Lock
+    state: SlotFile
+    record: StateRecord
+    mark_slots: SlotFile
+    mark: Mark | None
+    """None: none can be read, or there never was one."""
+    data: SegmentFiles
+    index: LogIndex
+    notes: list[str]
+    imported: bool
+    """The hard state is DLedger's, taken over just now."""
+
+
+def take_lock(disk: Disk, directory: Path) -> Lock:
+    """Make the directory, see that it can be written, and lock it.
+
+    Raises:
+        PathError: it is a file, may not be written, or another process has it open.
+    """
+    try:
+        disk.mkdir(directory)
+        return disk.lock(directory / LOCK_FILE)
+    except (BlockingIOError, InterruptedError) as error:
+        raise PathError(
+            f"{directory} is in use by another node process (it holds {directory / LOCK_FILE}): stop that one first, "
+            "or give this node a directory of its own"
+        ) from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise PathError(f"{directory} is a file, or below one: give a directory for the node's files") from error
+    except OSError as error:
+        raise PathError(f"{directory} cannot be used for the node's files: {os.strerror(error.errno or 0)}") from error
+
+
+def open_parts(settings: StoreSettings, disk: Disk) -> Parts:
+    """Open the store's files, creating them in an empty directory.
+
+    Raises:
+        PathError, WrongGroup, ConfigError, CorruptStore: as their messages say.
+        OSError: the disk failed.
+    """
+    lock = take_lock(disk, settings.directory)
+    try:
+        return _open_locked(settings, disk, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock) -> Parts:
+    root, notes = settings.directory, list[str]()
+    for name in (STATE_FILE, MARK_FILE):
+        if disk.exists(root / (name + NEW_SUFFIX)):
+            disk.unlink(root / (name + NEW_SUFFIX))
+    imported = False
+    if not disk.exists(root / STATE_FILE):
+        imported = _create_state(settings, disk, notes)
+    state = SlotFile(disk.open(root / STATE_FILE), STATE_MAGIC)
+    if state.payload is None:
+        raise CorruptStore(
+            f"{root / STATE_FILE}: neither copy of the hard state can be read, so this node cannot know what it voted: "
+            "put the file back, or empty the directory and let the node join again as a new one"
+        )
+    record = StateRecord.unpack(state.payload)
+    _check_identity(settings, record)
+    if state.damaged:
+        notes.append(f"{STATE_FILE}: one of two copies was damaged; written again from the other one")
+        state.write_both(state.payload)
+    data = SegmentFiles(disk, root / "data", settings.segment_bytes)
+    index = SegmentFiles(disk, root / "index", settings.index_file_bytes)
+    data.check_layout()
+    _check_index(index, notes)
+    mark_slots = _open_mark(disk, root / MARK_FILE)
+    mark = Mark.unpack(mark_slots.payload) if mark_slots.payload else None
+    if mark is None and data.starts:
+        notes.append(f"{MARK_FILE}: not there or not readable; the whole log was scanned")
+    return Parts(settings, disk, lock, state, record, mark_slots, mark, data, LogIndex(index), notes, imported)
+
+
+def _check_identity(settings: StoreSettings, record: StateRecord) -> None:
+    identity = record.identity
+    if (identity.group, identity.node_id) != (settings.group, settings.node_id):
+        raise WrongGroup(
+            f"{settings.directory} belongs to node {identity.node_id!r} of group {identity.group!r}, not to node "
+            f"{settings.node_id!r} of group {settings.group!r}: give each node its own directory"
+        )
+    for name in ("segment_bytes", "index_file_bytes"):
+        if getattr(record, name) != getattr(settings, name):
+            raise ConfigError(
+                f"{settings.directory} was created with {name} {getattr(record, name)}, not {getattr(settings, name)}: "
+                "all nodes of a group use one size, for ever"
+            )
+
+
+def _check_index(index: SegmentFiles, notes: list[str]) -> None:
+    """The index can be rebuilt, so whatever does not fit goes."""
+    try:
+        index.check_layout()
+    except (ConfigError, CorruptStore) as error:
+        notes.append(f"index files thrown away, to be rebuilt: {error}")
+        for start in reversed(index.starts):
+            index.disk.unlink(index.path(start) if start % index.file_size == 0 else index.directory / f"{start:020d}")
+        index.disk.fsync_dir(index.directory)
+        index.close()
+        index.starts = []
+
+
+def _create_state(settings: StoreSettings, disk: Disk, notes: list[str]) -> bool:
+    """Write the first hard state; says whether it is DLedger's."""
+    root = settings.directory
+    hard_state, imported = HardState(), False
+    if disk.exists(root / "currterm"):
+        hard_state, imported = _import(disk, root), True
+        notes.append(f"hard state taken over from DLedger's currterm: {hard_state}")
+    elif disk.listdir(root / "data"):
+        raise CorruptStore(
+            f"{root} has a log but no file {STATE_FILE!r}, so this node cannot know what it voted: put the file back, "
+            "or empty the directory and let the node join again as a new one"
+        )
+    identity = Identity(settings.group, settings.node_id, secrets.randbits(63))
+    record = StateRecord(identity, hard_state, settings.segment_bytes, settings.index_file_bytes)
+    _create(disk, root / STATE_FILE, STATE_MAGIC, record.pack())
+    disk.fsync_dir(root.parent)
+    return imported
+
+
+def _import(disk: Disk, root: Path) -> HardState:
+    texts = []
+    for name in ("currterm", "checkpoint"):
+        there = disk.exists(root / name)
+        texts.append(disk.open_read_only(root / name).pread(1 << 16, 0) if there else b"")
+    try:
+        return imported_hard_state(texts[0], texts[1])
+    except (ValueError, KeyError) as error:
+        raise CorruptStore(f"{root / 'currterm'} is not DLedger's: {error}") from error
+
+
+def _create(disk: Disk, path: Path, magic: bytes, payload: bytes) -> None:
+    fresh = path.with_name(path.name + NEW_SUFFIX)
+    new_slots(disk.open(fresh, create=True), magic, payload)
+    disk.rename(fresh, path)
+    disk.fsync_dir(path.parent)
+
+
+def _open_mark(disk: Disk, path: Path) -> SlotFile:
+    if not disk.exists(path):
+        fresh = path.with_name(path.name + NEW_SUFFIX)
+        empty = disk.open(fresh, create=True)
+        empty.fallocate(2 * 4096)
+        empty.fdatasync()
+        disk.rename(fresh, path)
+        disk.fsync_dir(path.parent)
+    return SlotFile(disk.open(path), MARK_MAGIC)

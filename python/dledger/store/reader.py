@@ -1,0 +1,258 @@
+"""Reading entries and bodies out of the files, every checksum verified, beside a running writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dledger.checksum import crc32
+from dledger.errors import CorruptEntry, OffsetOutOfRange
+from dledger.messages.entry import (
+    HEADER,
+    HEADER_SIZE,
+    MIN_BLANK_SIZE,
+    Entry,
+    LogEnd,
+    body_is_sound,
+    parse,
+)
+from dledger.store.logindex import LogIndex, Unit
+from dledger.store.recovery import rebuild_index
+from dledger.store.scan import Chain
+from dledger.store.segments import SegmentFiles
+from dledger.store.state import EMPTY_LOG, FIRST
+from dledger.types import Buffer, Index
+
+MAX_PREAD: Final = 8 << 20
+"""Neighbouring bodies are fetched together up to so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What of the files is the log, at one moment."""
+
+    begin_index: Index = FIRST
+    begin_pos: int = 0
+    begin_chain: int = 0
+    """chainCrc in front of the first entry; -1 when unknown."""
+    end: LogEnd = EMPTY_LOG
+    cuts: int = 0
+    """Number of truncations so far: a reader that met one looks again."""
+
+
+class Reader:
+    """Reads what the current View says is there. Thread-safe."""
+
+    def __init__(self, data: SegmentFiles, index: LogIndex, view: Callable[[], View]) -> None:
+        self._data = data
+        self._index = index
+        self._view = view
+        self._damaged: set[int] = set()
+        """Entries whose header is known to be damaged: no need to look for them elsewhere again."""
+
+    def forget_damage(self, index: int) -> None:
+        """The entry was repaired."""
+        self._damaged.discard(index)
+
+    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
+        """See `LogStore.read`."""
+        while True:
+            view = self._view()
+            try:
+                return self._read(view, begin, max_bytes, end)
+            except (CorruptEntry, FileNotFoundError) as error:
+                if self._unchanged(view, begin):
+                    raise _gone(error, begin) from error
+
+    def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
+        """See `LogStore.read_bodies`."""
+        bodies: list[Buffer] = []
+        at = 0
+        while at < len(refs):
+            stop, size = at + 1, refs[at][2]
+            while stop < len(refs) and refs[stop][1] == refs[at][1] + size and size + refs[stop][2] <= MAX_PREAD:
+                if refs[stop][1] % self._data.file_size == 0:
+                    break
+                size += refs[stop][2]
+                stop += 1
+            self._bodies_of_run(refs[at:stop], size, bodies)
+            at = stop
+        return bodies
+
+    def _bodies_of_run(self, run: Sequence[tuple[int, int, int]], size: int, bodies: list[Buffer]) -> None:
+        first, pos, _ = run[0]
+        view = self._view()
+        self._check_range(view, Index(first))
+        try:
+            data = memoryview(self._data.pread(pos, size)) if pos >= 0 else memoryview(b"")
+            for index, own_pos, length in run:
+                bodies.append(self._body(data, own_pos - pos, index, own_pos, length))
+        except (CorruptEntry, FileNotFoundError) as error:
+            now = self._view()
+            self._check_range(now, Index(first))
+            raise _gone(error, Index(first)) from error
+
+    def _body(self, data: memoryview, at: int, index: int, pos: int, size: int) -> memoryview:
+        if size < HEADER_SIZE or at + size > len(data):
+            raise CorruptEntry(f"entry {index}: {self._data.path(pos)} has no {size} bytes at pos {pos}")
+        magic, found_size, found, _, own_pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(data, at)
+        if magic < 1 or (found, own_pos, found_size, body_size) != (index, pos, size, size - HEADER_SIZE):
+            raise CorruptEntry(f"entry {index}: its header at pos {pos} in {self._data.path(pos)} is damaged")
+        body = data[at + HEADER_SIZE : at + size]
+        if (chain_crc or body_crc) and crc32(body) != body_crc:
+            raise CorruptEntry(
+                f"entry {index}: the body at pos {pos} in {self._data.path(pos)} does not match its checksum"
+            )
+        return body
+
+    def _read(self, view: View, begin: Index, max_bytes: int, end: Index | None) -> list[Entry]:
+        self._check_range(view, begin)
+        last = view.end.position.index if end is None else min(view.end.position.index, end - 1)
+        if begin > last:
+            return []
+        unit = self.locate(begin, view)
+        pos, chain = unit.pos, self.chain_before(begin, view)
+        entries: list[Entry] = []
+        taken, want = 0, max(unit.size, min(max_bytes, MAX_PREAD))
+        data, data_pos = memoryview(b""), pos
+        for index in range(begin, last + 1):
+            pos = self._skip_padding(pos, index, data, data_pos)
+            at = pos - data_pos
+            size = _size_at(data, at)
+            if at + size > len(data):
+                if entries and taken + HEADER_SIZE > max_bytes:
+                    break
+                data, data_pos, at = self._fetch(pos, max(want, HEADER_SIZE), view), pos, 0
+                size = _size_at(data, 0)
+                if HEADER_SIZE < size > len(data) and size <= view.end.end_pos - pos:
+                    data = self._fetch(pos, size, view)
+            if entries and taken + size > max_bytes:
+                break
+            entry, reason = self._check(data[at : at + size], index, pos, chain)
+            if entry is None and not entries and "chainCrc" in reason:
+                entry, reason = self._check(data[at : at + size], index, pos, self.chain_before(begin, view, thorough=True))
+            if entry is None:
+                if entries:
+                    break
+                raise CorruptEntry(f"entry {index} at pos {pos} in {self._data.path(pos)}: {reason}")
+            if not entries:
+                chain = Chain(entry.chain_crc)
+            entries.append(entry)
+            taken += size
+            pos = entry.end_pos
+            if taken >= max_bytes:
+                break
+            want = min(max(max_bytes - taken, HEADER_SIZE), MAX_PREAD)
+        return entries
+
+    def _fetch(self, pos: int, size: int, view: View) -> memoryview:
+        return memoryview(self._data.pread(pos, min(size, max(view.end.end_pos - pos, 0))))
+
+    def _skip_padding(self, pos: int, index: int, data: memoryview, data_pos: int) -> int:
+        remaining = self._data.file_size - pos % self._data.file_size
+        if remaining == self._data.file_size:
+            return pos
+        if remaining < HEADER_SIZE + MIN_BLANK_SIZE:
+            return pos + remaining
+        at = pos - data_pos
+        head = data[at : at + 4] if at + 4 <= len(data) else self._data.pread(pos, 4)
+        return pos + remaining if bytes(head) == b"\xff\xff\xff\xff" else pos
+
+    def _check(self, data: memoryview, index: int, pos: int, chain: Chain | None) -> tuple[Entry | None, str]:
+        try:
+            entry = parse(data)
+        except ValueError:
+            return None, "its header is damaged"
+        if (entry.index, entry.pos) != (index, pos) or not 1 <= entry.magic <= 3:
+            return None, f"its header is damaged: it names entry {entry.index} at {entry.pos}"
+        if not body_is_sound(entry):
+            return None, "the body does not match its checksum bodyCrc"
+        if chain is not None and not chain.follows(entry):
+            return None, "the header does not match its checksum chainCrc"
+        return entry, ""
+
+    def chain_before(self, index: Index, view: View, thorough: bool = False) -> Chain | None:
+        """The chain in front of an entry, out of the header before it; ``thorough``: should that one be damaged."""
+        if index == view.begin_index:
+            return None if view.begin_chain < 0 else Chain(view.begin_chain)
+        previous = self.locate(Index(index - 1), view)
+        head = self._data.pread(previous.pos, HEADER_SIZE)
+        if not thorough:
+            return Chain(HEADER.unpack(head)[6])
+        chain = self.chain_before(Index(index - 1), view)
+        if chain is None:
+            return None
+        chain.skip(head)
+        return chain
+
+    def header_of(self, index: Index, view: View) -> Entry | None:
+        """An entry's header with no body, unchecked; None when nothing like it is there."""
+        head = self._data.pread(self.locate(index, view).pos, HEADER_SIZE)
+        magic, _, found, term, pos, _, chain_crc, body_crc, _ = HEADER.unpack(head)
+        return Entry(found, term, magic, pos, chain_crc, body_crc, head, b"") if found == index else None
+
+    def locate(self, index: Index, view: View) -> Unit:
+        """Where an entry lies, checked against its header. A header that is damaged is left to the caller to name."""
+        unit = self._index.get(index)
+        if unit is not None and (index in self._damaged or self._fits(unit, view)):
+            return unit
+        start = self._file_of(index)
+        rebuild_index(self._data, self._index, start, view.end)
+        unit = self._index.get(index)
+        if unit is None:
+            raise CorruptEntry(f"entry {index}: not found in {self._data.path(start)}, which is damaged there")
+        self._damaged.add(index)
+        if self._fits(unit, view):
+            self._damaged.discard(index)
+        return unit
+
+    def _fits(self, unit: Unit, view: View) -> bool:
+        inside = view.begin_pos <= unit.pos and unit.pos + unit.size <= view.end.end_pos
+        if not (inside and self._data.has(unit.pos)):
+            return False
+        head = self._data.pread(unit.pos, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
+            return False
+        magic, size, index, term, pos, *_ = HEADER.unpack(head)
+        return (magic, size, index, term, pos) == (unit.magic, unit.size, unit.index, unit.term, unit.pos)
+
+    def _file_of(self, index: int) -> int:
+        """Start of the data file that holds an entry, by the first headers of the files."""
+        starts = self._data.starts
+        low, high = 0, len(starts)
+        while low < high:
+            middle = (low + high) // 2
+            head = self._data.pread(starts[middle], HEADER_SIZE)
+            fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
+            if 1 <= fields[0] <= 3 and fields[4] == starts[middle] and fields[2] <= index:
+                low = middle + 1
+            else:
+                high = middle
+        return starts[max(low - 1, 0)]
+
+    def _check_range(self, view: View, index: Index) -> None:
+        if index < view.begin_index:
+            raise OffsetOutOfRange(
+                f"entry {index} is not kept any more: this log begins at entry {view.begin_index}",
+                view.begin_index,
+                view.end.position.index + 1,
+            )
+
+    def _unchanged(self, view: View, begin: Index) -> bool:
+        now = self._view()
+        return now.cuts == view.cuts and now.begin_index <= begin
+
+
+def _size_at(data: memoryview, at: int) -> int:
+    """The size field of the header at ``at``; the least possible one when it is not all there or absurd."""
+    if at < 0 or at + HEADER_SIZE > len(data):
+        return HEADER_SIZE
+    size: int = HEADER.unpack_from(data, at)[1]
+    return max(size, HEADER_SIZE)
+
+
+def _gone(error: Exception, index: Index) -> CorruptEntry:
+    if isinstance(error, CorruptEntry):
+        return error
+    return CorruptEntry(f"entry {index}: the file that should hold it is missing ({error})")

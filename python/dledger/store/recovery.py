@@ -1,0 +1,313 @@
+"""What a store makes of the files it finds: what is kept, cut, rewritten, rebuilt, and what is faulty; each said.
+
+The rules (numbers as in docs on durability):
+
+- What the mark says is durable is there. Damage in it is rot: kept, reported, never cut, never served (D4).
+- Behind the mark nothing was acknowledged. Bytes that are no entry, with no entry behind them, are a write that a
+  crash cut short: they go.
+- Damage behind the mark with believable entries behind it: after a restart of the operating system, pages that were
+  written and not synced may be missing in any order, so all from there on was never acknowledged and goes. Otherwise
+  (same run of the system, or no mark to tell) no crash explains it: kept and reported, never guessed (B8).
+- What is behind the mark and good may be page cache that a failed sync left unwritten, so it is written to a new
+  file and synced before it counts as durable (D15).
+- Index units are written again from the data wherever they differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dledger.errors import CorruptStore
+from dledger.messages.entry import HEADER, HEADER_SIZE, Entry, LogEnd
+from dledger.store.api import Fault, RecoveryReport
+from dledger.store.logindex import LogIndex, Unit
+from dledger.store.open_parts import Parts
+from dledger.store.scan import Bad, Finish, Good, Walker
+from dledger.store.segments import SegmentFiles
+from dledger.store.state import Mark
+from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position, Term
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The log as it is after recovery; all of it durable."""
+
+    begin_index: Index
+    begin_pos: int
+    begin_chain: int
+    """chainCrc in front of the first entry; -1 when unknown."""
+    end: LogEnd
+    report: RecoveryReport
+
+
+@dataclass(slots=True)
+class _Findings:
+    faulty: list[Fault] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
+    rewritten: list[str] = field(default_factory=list)
+    rebuilt_units: int = 0
+    scanned: int = 0
+    unverified: bool = False
+
+
+def recover(parts: Parts, commit_hint: Index) -> Recovered:
+    """Bring the files into a state in which the next entry can be appended.
+
+    Raises:
+        CorruptStore: files are missing or contradict one another; nothing was changed.
+        OSError: the disk failed.
+    """
+    begin_index, begin_pos, begin_chain = _begin(parts)
+    before = LogEnd(Position(NO_TERM, Index(begin_index - 1)), begin_pos, max(begin_chain, 0))
+    mark, known = parts.mark, before
+    if mark is not None and mark.durable.position.index >= begin_index:
+        known = mark.durable
+        if not parts.data.has(known.end_pos - 1):
+            raise CorruptStore(
+                f"{parts.data.path(known.end_pos - 1)} is missing: entries up to {known.position.index} were durable "
+                "here; put the file back, or empty the directory and let the node join again as a new one"
+            )
+    start = before
+    if mark is not None and begin_index <= mark.indexed.position.index <= known.position.index:
+        start = mark.indexed
+    found = _Findings()
+    if start is not before:
+        _check_start(parts, start, found)
+        found.rebuilt_units += _check_index(parts, start)
+    seed = begin_chain if start is before else start.chain_crc
+    walker = Walker(parts.data, start, None if seed < 0 else seed, known)
+    stop, reason = _walk(parts, walker, known, commit_hint, found)
+    end = _finish(parts, walker.end, stop, reason, known, found)
+    if end.position.index < begin_index:
+        end = LogEnd(NOWHERE if begin_index == 0 else end.position, begin_pos, max(begin_chain, 0))
+    _drop_spare(parts, end)
+    parts.index.files.sync()
+    report = RecoveryReport(
+        begin_index=begin_index,
+        end=end,
+        kept=f"entries {begin_index} to {end.position.index}; {found.scanned} of them scanned, behind the mark at "
+        f"{start.position.index}",
+        cut=tuple(found.cut),
+        rebuilt=(f"{found.rebuilt_units} index units from the data",) if found.rebuilt_units else (),
+        rewritten=tuple(found.rewritten),
+        notes=tuple(parts.notes),
+        faulty=tuple(found.faulty),
+        unverified=found.unverified,
+    )
+    return Recovered(begin_index, begin_pos, begin_chain, end, report)
+
+
+def _begin(parts: Parts) -> tuple[Index, int, int]:
+    """Index and pos of the first kept entry, and the chain in front of it (-1: unknown)."""
+    starts, mark = parts.data.starts, parts.mark
+    if not starts:
+        if mark is not None and mark.durable.position.index >= 0:
+            raise CorruptStore(
+                f"{parts.data.directory} is empty, but entries up to {mark.durable.position.index} were durable here: "
+                "put the files back, or empty the whole directory and let the node join again as a new one"
+            )
+        return Index(0), 0, 0
+    pos = starts[0]
+    if mark is not None and mark.begin_pos == pos:
+        return mark.begin_index, pos, mark.begin_chain
+    if pos == 0:
+        return Index(0), 0, 0
+    head = parts.data.pread(pos, HEADER_SIZE)
+    fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
+    if not 1 <= fields[0] <= 3 or fields[4] != pos:
+        raise CorruptStore(
+            f"{parts.data.path(pos)} does not start with an entry, so nobody knows which index the log begins at: "
+            "empty the directory and let the node join again as a new one"
+        )
+    return Index(fields[2]), pos, -1
+
+
+def _check_start(parts: Parts, start: LogEnd, found: _Findings) -> None:
+    """The last entry in front of the scan must be the one that the mark names."""
+    unit = parts.index.get(start.position.index)
+    if unit is None or unit.pos + unit.size != start.end_pos:
+        return  # the index will be rebuilt there when it is asked
+    entry = Walker(parts.data, start, None).entry_at(unit.pos)
+    if isinstance(entry, Entry) and (entry.position, entry.chain_crc) == (start.position, start.chain_crc):
+        return
+    reason = entry if isinstance(entry, str) else f"it is {entry}, not entry {start.position.index} of the mark"
+    index = start.position.index
+    found.faulty.append(Fault(index, index, unit.pos, str(parts.data.path(unit.pos)), reason))
+
+
+def _check_index(parts: Parts, stop: LogEnd) -> int:
+    """Rebuild the index of every file in front of ``stop`` whose first or last entry it does not find."""
+    rebuilt = 0
+    for start, following in zip(parts.data.starts, [*parts.data.starts, None][1:], strict=True):
+        if start >= stop.end_pos:
+            break
+        first = first_index(parts.data, start)
+        last = stop.position.index
+        if following is not None and following < stop.end_pos:
+            last = Index((first_index(parts.data, following) or 0) - 1)
+        if first is None or last < first:
+            continue
+        ends = parts.index.get(first), parts.index.get(last)
+        if ends[0] is None or ends[1] is None or ends[0].pos != start:
+            rebuilt += rebuild_index(parts.data, parts.index, start, stop)
+    return rebuilt
+
+
+def first_index(data: SegmentFiles, start: int) -> Index | None:
+    """The index of the entry that a data file starts with, if its header can be believed."""
+    head = data.pread(start, HEADER_SIZE)
+    if len(head) < HEADER_SIZE:
+        return None
+    magic, _, index, _, pos, *_ = HEADER.unpack(head)
+    return Index(index) if 1 <= magic <= 3 and pos == start and index >= 0 else None
+
+
+def rebuild_index(data: SegmentFiles, index: LogIndex, start: int, stop: LogEnd) -> int:
+    """Write the units of one data file's entries again wherever they differ; returns how many did."""
+    first = first_index(data, start)
+    if first is None:
+        return 0
+    before = LogEnd(Position(NO_TERM, Index(first - 1)), start, 0)
+    rebuilt = 0
+    for event in Walker(data, before, None, stop).walk():
+        if isinstance(event, Finish):
+            break
+        pos = event.entry.pos if isinstance(event, Good) else event.pos
+        if pos >= min(start + data.file_size, stop.end_pos):
+            break
+        if isinstance(event, Good):
+            rebuilt += index.put_changed(event.entry)
+        elif event.first == event.last:
+            index.put(event.first, [damaged_unit(data, event).pack()])
+    return rebuilt
+
+
+def _walk(
+    parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings
+) -> tuple[int, str]:
+    """Pass over the log; returns where it ends and why, "" when there is nothing behind."""
+    end, unsure = walker.end, False
+    for event in walker.walk():
+        if isinstance(event, Good):
+            unsure = False
+            found.scanned += 1
+            found.rebuilt_units += parts.index.put_changed(event.entry)
+            found.unverified |= not event.entry.verified
+        elif isinstance(event, Bad):
+            if _lost_pages(parts, event, known, commit_hint):
+                walker.end = end
+                return event.pos, (
+                    f"entry {event.first} at {event.pos}: {event.reason}; written but not synced when the system "
+                    f"stopped, like all behind it (from {event.resume} on)"
+                )
+            _keep_faulty(parts, event, found)
+            unsure = event.resume != known.end_pos
+        else:
+            if unsure:
+                raise CorruptStore(
+                    f"{parts.data.path(end.end_pos)}: damage from entry {end.position.index} to the end of the log "
+                    "leaves unknown where the log ends: empty the directory and let the node join again as a new one"
+                )
+            return _tail(parts, walker, event, commit_hint)
+        end = walker.end
+    raise AssertionError("a walk ends with Finish")
+
+
+def _lost_pages(parts: Parts, event: Bad, known: LogEnd, commit_hint: Index) -> bool:
+    """Whether a crash of the system explains damage that has entries behind it."""
+    if event.pos < known.end_pos or event.first <= commit_hint or parts.mark is None:
+        return False
+    boot = parts.disk.boot_id()
+    return bool(boot) and bool(parts.mark.boot_id) and boot != parts.mark.boot_id
+
+
+def _keep_faulty(parts: Parts, event: Bad, found: _Findings) -> None:
+    file = str(parts.data.path(event.pos))
+    if event.last < event.first:
+        parts.notes.append(f"{file} at {event.pos}: {event.reason}; no entry is hit")
+        return
+    found.faulty.append(Fault(event.first, event.last, event.pos, file, event.reason))
+    if event.first == event.last:
+        _index_damaged(parts, event)
+
+
+def _index_damaged(parts: Parts, event: Bad) -> None:
+    """Keep a damaged entry findable, so that it can be named and repaired: its place is known, its size mostly."""
+    if parts.index.get(event.first) is None:
+        parts.index.put(event.first, [damaged_unit(parts.data, event).pack()])
+
+
+def damaged_unit(data: SegmentFiles, event: Bad) -> Unit:
+    """The index unit of one damaged entry, as far as its header can be believed."""
+    room = event.resume - event.pos
+    head = data.pread(event.pos, HEADER_SIZE)
+    fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
+    sizes = [size for size in (fields[1], fields[8] + HEADER_SIZE) if HEADER_SIZE <= size <= room]
+    size = room if room in sizes or not sizes else sizes[0]
+    return Unit(max(fields[0], 1), event.pos, size, event.first, Term(max(fields[3], 0)))
+
+
+def _tail(parts: Parts, walker: Walker, event: Finish, commit_hint: Index) -> tuple[int, str]:
+    due = walker.end.position.index + 1
+    if event.reason and due <= commit_hint:
+        raise CorruptStore(
+            f"entry {due} at pos {event.pos} in {event.file}: {event.reason}. It is at or below entry {commit_hint}, "
+            "which is known to be committed, so it is not cut. Empty the directory and let the node join again as a "
+            "new one; the other nodes have the entries"
+        )
+    reason = f"entry {due} at {event.pos}: {event.reason}; a write that was never acknowledged" if event.reason else ""
+    return event.pos, reason
+
+
+def _finish(parts: Parts, end: LogEnd, stop: int, reason: str, known: LogEnd, found: _Findings) -> LogEnd:
+    """Cut what is behind the log and write its unsynced tail anew; afterwards all of it is durable."""
+    data = parts.data
+    if not data.starts:
+        return end
+    end_file = end.end_pos - end.end_pos % data.file_size
+    if reason:
+        found.cut.append(reason)
+        if data.has(stop):
+            data.drop_behind(stop)
+        if stop > end.end_pos and stop % data.file_size == 0 and stop != data.starts[0] and data.has(stop):
+            data.cut(stop)  # a torn first entry of a file: the padding in front of it goes below
+    if end.end_pos > known.end_pos:
+        first = known.end_pos - known.end_pos % data.file_size
+        if parts.mark is None:  # a log of DLedger's, or a lost mark: all is synced, but only the last file copied
+            for start in data.starts:
+                data.file(start).fdatasync()
+            first = end_file
+        for start in [s for s in data.starts if first <= s <= end_file]:
+            keep = min(end.end_pos - start, data.file_size)
+            data.rewrite(start, keep)
+            found.rewritten.append(f"{data.path(start).name}: bytes {max(known.end_pos, start)} to {start + keep}")
+    elif reason and data.has(end.end_pos):
+        data.cut(end.end_pos)
+    return end
+
+
+def _drop_spare(parts: Parts, end: LogEnd) -> None:
+    """At most one empty file is kept ahead of the log."""
+    if len(parts.data.starts) > 1:
+        parts.data.drop_behind(end.end_pos + parts.data.file_size)
+
+
+def mark_of(recovered: Recovered, commit: Index, boot_id: bytes) -> Mark:
+    """The mark of a log that is durable and indexed as a whole."""
+    return Mark(
+        durable=recovered.end,
+        indexed=recovered.end,
+        commit=commit,
+        boot_id=boot_id,
+        begin_index=recovered.begin_index,
+        begin_pos=recovered.begin_pos,
+        begin_chain=recovered.begin_chain,
+    )
+
+
+def no_commit_beyond(commit: Index, end: LogEnd) -> Index:
+    """A commit mark only speaks of what is here."""
+    return Index(max(min(commit, end.position.index), NO_INDEX))
+
+
+__all__ = ["Recovered", "mark_of", "no_commit_beyond", "recover"]

@@ -1,0 +1,95 @@
+"""Which data files may go: whole ones, expired ones, from the front, and never to make room (D12)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dledger.messages.entry import HEADER, HEADER_SIZE
+from dledger.store.api import DiskLevel
+from dledger.store.files import DiskSpace
+from dledger.store.logindex import UNIT_SIZE
+from dledger.store.marks import MarkBook
+from dledger.store.open_parts import Parts, StoreSettings
+from dledger.store.reader import View
+from dledger.store.recovery import first_index
+from dledger.types import Index
+
+
+@dataclass(frozen=True, slots=True)
+class FileAge:
+    """One data file with entries: the first entry behind it, and when it was last written (ms since 1970)."""
+
+    start: int
+    next_index: Index
+    written_ms: int
+
+
+def level_of(space: DiskSpace, settings: StoreSettings, no_room_for_next: bool) -> DiskLevel:
+    """How full the disk is. Not being able to allocate the next file counts as full."""
+    used = 1 - space.free / space.total if space.total else 1.0
+    if no_room_for_next or space.free < settings.disk_reserve_bytes or used >= settings.disk_full_ratio:
+        return DiskLevel.FULL
+    return DiskLevel.WARN if used >= settings.disk_warn_ratio else DiskLevel.OK
+
+
+def expired(
+    files: Sequence[FileAge], settings: StoreSettings, limit: Index, now_ms: int, hour: int, level: DiskLevel
+) -> list[FileAge]:
+    """The files that go now, oldest first; ``files`` are all but the last one, oldest first."""
+    hours = {int(text) for text in settings.delete_when.split(";") if text}
+    if hours and hour not in hours and level is DiskLevel.OK:
+        return []
+    victims: list[FileAge] = []
+    total = (len(files) + 1) * settings.segment_bytes
+    for file in files:
+        old = 0 < settings.retention_ms <= now_ms - file.written_ms
+        large = 0 < settings.retention_bytes < total
+        if file.next_index - 1 > limit or not (old or large):
+            break
+        victims.append(file)
+        total -= settings.segment_bytes
+    return victims
+
+
+def delete_expired(
+    parts: Parts, marks: MarkBook, view: View, level: DiskLevel, limit: Index, now_ms: int, hour: int | None
+) -> View:
+    """Delete the expired files of a store and of its index; the view of what is left."""
+    data, index = parts.data, parts.index.files
+    if hour is None:
+        hour = time.localtime(now_ms / 1000).tm_hour
+    files: list[FileAge] = []
+    for start in data.starts:
+        age = _age(parts, view, start)
+        if age is None:
+            break
+        files.append(age)
+    victims = expired(files, parts.settings, limit, now_ms, hour, level)
+    if not victims:
+        return view
+    begin_index, begin_pos = victims[-1].next_index, victims[-1].start + data.file_size
+    chain = _chain_at_end(parts, begin_index)
+    data.drop_front(begin_pos)
+    marks.move_begin(begin_index, begin_pos, chain)
+    index.drop_front(begin_index * UNIT_SIZE)
+    return replace(view, begin_index=begin_index, begin_pos=begin_pos, begin_chain=chain)
+
+
+def _age(parts: Parts, view: View, start: int) -> FileAge | None:
+    """None for the last file with entries, and for those behind it or whose end cannot be told."""
+    following = start + parts.data.file_size
+    if following >= view.end.end_pos:
+        return None
+    first = first_index(parts.data, following)
+    return None if first is None else FileAge(start, first, parts.disk.mtime_ms(parts.data.path(start)))
+
+
+def _chain_at_end(parts: Parts, next_index: Index) -> int:
+    """chainCrc of the entry in front of ``next_index``; -1 when it cannot be told."""
+    unit = parts.index.get(next_index - 1)
+    if unit is None:
+        return -1
+    fields = HEADER.unpack(parts.data.pread(unit.pos, HEADER_SIZE))
+    return int(fields[6]) if fields[2] == next_index - 1 and fields[4] == unit.pos else -1

@@ -1,0 +1,210 @@
+"""Equally long files with 20-digit names that together are one long run of bytes: ``data/`` and ``index/``.
+
+A file gets its final name only when it is allocated in full, so that one with such a name is never too short, save
+where a truncation was interrupted. Methods raise OSError as the disk does.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from dledger.errors import ConfigError, CorruptStore
+from dledger.store.files import Disk, DiskFile
+from dledger.types import Buffer
+
+NEW_SUFFIX: Final = ".new"
+"""A file that is not ready; removed when the store is opened."""
+MAX_HANDLES: Final = 256
+
+
+def file_name(start: int) -> str:
+    """The name of the file whose first byte has the given offset in the log."""
+    return f"{start:020d}"
+
+
+class SegmentFiles:
+    """The files of one directory. Reading is safe beside one writer."""
+
+    def __init__(self, disk: Disk, directory: Path, file_size: int, read_only: bool = False) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.file_size = file_size
+        self._read_only = read_only
+        self._handles: dict[int, DiskFile] = {}
+        self._dirty: set[int] = set()
+        self._lock = threading.Lock()
+        self._growing = threading.Lock()
+        if not read_only:
+            disk.mkdir(directory)
+            disk.fsync_dir(directory.parent)
+        self.starts: list[int] = []
+        for name in disk.listdir(directory):
+            if name.endswith(NEW_SUFFIX):
+                if not read_only:
+                    disk.unlink(directory / name)
+            elif len(name) == 20 and name.isascii() and name.isdecimal():
+                self.starts.append(int(name))
+
+    def path(self, offset: int) -> Path:
+        """The file that holds the byte at ``offset`` of the log."""
+        return self.directory / file_name(offset - offset % self.file_size)
+
+    def check_layout(self) -> None:
+        """See that names and sizes fit one another; the last file may be short after an interrupted truncation.
+
+        Raises:
+            ConfigError: the files are of another size than the one asked for.
+            CorruptStore: a file in the middle is missing.
+        """
+        for start, following in zip(self.starts, [*self.starts, None][1:], strict=True):
+            path, size = self.directory / file_name(start), self.file(start).size()
+            if start % self.file_size or size > self.file_size or (following is not None and size != self.file_size):
+                raise ConfigError(
+                    f"{path} has {size} bytes, but this store is opened with files of {self.file_size} bytes: "
+                    "give the size that the group was created with (segment_bytes for data/, index_file_bytes "
+                    "for index/)"
+                )
+            if following is not None and following != start + self.file_size:
+                raise CorruptStore(
+                    f"{self.path(start + self.file_size)} is missing between {path.name} and {file_name(following)}: "
+                    "put the file back, or empty the directory and let the node join again as a new one"
+                )
+        if self.starts and not self._read_only and self.file(self.starts[-1]).size() < self.file_size:
+            self.refill(self.starts[-1])
+
+    def file(self, offset: int) -> DiskFile:
+        """The open file that holds ``offset``. Raises FileNotFoundError when there is none."""
+        start = offset - offset % self.file_size
+        handle = self._handles.get(start)
+        if handle is None:
+            path = self.directory / file_name(start)
+            handle = self.disk.open_read_only(path) if self._read_only else self.disk.open(path)
+            with self._lock:
+                if len(self._handles) >= MAX_HANDLES:
+                    self._handles.pop(next(iter(self._handles)))
+                self._handles[start] = handle
+        return handle
+
+    def has(self, offset: int) -> bool:
+        """Whether the file that would hold ``offset`` is there."""
+        start = offset - offset % self.file_size
+        at = bisect_right(self.starts, start)
+        return at > 0 and self.starts[at - 1] == start
+
+    @property
+    def end(self) -> int:
+        """The offset just behind the last file."""
+        return self.starts[-1] + self.file_size if self.starts else 0
+
+    def allocate(self, offset: int) -> None:
+        """Make the file that will hold ``offset``, in full length, unless it is there."""
+        start = offset - offset % self.file_size
+        with self._growing:
+            if self.has(start):
+                return
+            path = self.directory / file_name(start)
+            fresh = path.with_name(path.name + NEW_SUFFIX)
+            try:
+                handle = self.disk.open(fresh, create=True)
+                handle.fallocate(self.file_size)
+                handle.fdatasync()
+            except OSError:
+                del handle
+                self._discard(fresh)
+                raise
+            self.disk.rename(fresh, path)
+            self.disk.fsync_dir(self.directory)
+            with self._lock:
+                self.starts = sorted([*self.starts, start])
+
+    def _discard(self, path: Path) -> None:
+        if self.disk.exists(path):
+            self.disk.unlink(path)
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes, all out of the file that holds ``offset``."""
+        inside = offset % self.file_size
+        return self.file(offset).pread(min(size, self.file_size - inside), inside)
+
+    def pwritev(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """Write buffers that fit into the file that holds ``offset``."""
+        inside = offset % self.file_size
+        with self._lock:
+            self._dirty.add(offset - inside)
+        self.file(offset).pwritev(buffers, inside)
+
+    def next_data(self, offset: int) -> int | None:
+        """The first place from ``offset`` on, within its file, where there may be something but zeros."""
+        inside = offset % self.file_size
+        found = self.file(offset).next_data(inside)
+        return None if found is None else offset - inside + max(found, inside)
+
+    def sync(self) -> None:
+        """Make all writes so far durable, in the order of the log."""
+        with self._lock:
+            dirty = sorted(self._dirty)
+            self._dirty.clear()
+        for start in dirty:
+            if self.has(start):
+                self.file(start).fdatasync()
+
+    def drop_behind(self, offset: int) -> None:
+        """Delete the files behind the one that holds ``offset``, the last one first, so that no hole ever shows."""
+        start = offset - offset % self.file_size
+        for victim in [s for s in reversed(self.starts) if s > start]:
+            self._drop(victim)
+
+    def drop_front(self, offset: int) -> list[Path]:
+        """Delete the files in front of the one that holds ``offset``, the first one first."""
+        start = offset - offset % self.file_size
+        return [self._drop(victim) for victim in self.starts if victim < start]
+
+    def _drop(self, start: int) -> Path:
+        with self._lock:
+            self.starts = [s for s in self.starts if s != start]
+            self._dirty.discard(start)
+            self._handles.pop(start, None)
+        path = self.directory / file_name(start)
+        self.disk.unlink(path)
+        self.disk.fsync_dir(self.directory)
+        return path
+
+    def cut(self, offset: int) -> None:
+        """Make everything from ``offset`` to the end of its file read as zero, durably."""
+        start, inside = offset - offset % self.file_size, offset % self.file_size
+        self.file(start).truncate(inside)
+        self.refill(start)
+
+    def refill(self, start: int) -> None:
+        """Bring a file back to its full length, with zeros."""
+        handle = self.file(start)
+        handle.truncate(self.file_size)
+        handle.fallocate(self.file_size)
+        handle.fdatasync()
+
+    def rewrite(self, start: int, keep: int, chunk: int = 4 << 20) -> None:
+        """Replace a file by a new one with its first ``keep`` bytes and zeros behind them; durable on return.
+
+        The new file's blocks are other ones than those that an earlier, failed sync may have left unwritten (D15).
+        """
+        path = self.directory / file_name(start)
+        fresh = path.with_name(path.name + NEW_SUFFIX)
+        old, new = self.file(start), self.disk.open(fresh, create=True)
+        new.fallocate(self.file_size)
+        for at in range(0, keep, chunk):
+            new.pwritev([old.pread(min(chunk, keep - at), at)], at)
+        new.fdatasync()
+        self.disk.rename(fresh, path)
+        self.disk.fsync_dir(self.directory)
+        with self._lock:
+            self._handles.pop(start, None)
+            self._dirty.discard(start)
+
+    def close(self) -> None:
+        """Let go of all files; readers that hold one may finish."""
+        with self._lock:
+            self._handles.clear()

@@ -1,0 +1,89 @@
+"""Saved states of the catalog: written whole or not at all, checksummed, and the one before kept as well.
+
+::
+
+    snapshot/<index, 20 digits>
+    byte 0        4         6         8       16       24      28
+         | "DLsn" | version | reserved | index | length | crc32 | data
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final
+
+from dledger.checksum import crc32
+from dledger.store.files import Disk, RealDisk
+from dledger.store.segments import NEW_SUFFIX, file_name
+from dledger.types import Index
+
+_HEADER: Final = struct.Struct(">4sHHqQI")
+VERSION: Final = 1
+KEPT: Final = 2
+
+
+def pack_snapshot(index: Index, data: bytes) -> bytes:
+    """The bytes of a snapshot file."""
+    crc = crc32(data, crc32(_HEADER.pack(b"DLsn", VERSION, 0, index, len(data), 0)))
+    return _HEADER.pack(b"DLsn", VERSION, 0, index, len(data), crc) + data
+
+
+def unpack_snapshot(stored: bytes) -> tuple[Index, bytes] | None:
+    """(index, data), or None when any byte is not as written."""
+    if len(stored) < _HEADER.size:
+        return None
+    magic, version, reserved, index, length, crc = _HEADER.unpack_from(stored)
+    data = stored[_HEADER.size :]
+    if magic != b"DLsn" or version != VERSION or reserved != 0 or length != len(data):
+        return None
+    computed = crc32(data, crc32(_HEADER.pack(magic, version, 0, index, length, 0)))
+    return (Index(index), data) if computed == crc else None
+
+
+class SnapshotFiles:
+    """The snapshots of one directory. Methods raise OSError; the owner stops the node then (D2)."""
+
+    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
+        self._directory = directory
+        self._disk = disk or RealDisk()
+        self._disk.mkdir(directory)
+        self._disk.fsync_dir(directory.parent)
+        self.skipped: list[str] = []
+        """Files that `load` passed over because they are damaged."""
+
+    def save(self, index: Index, data: bytes) -> None:
+        """Keep ``data`` as the state after entry ``index``; durable on return. Older ones but one go."""
+        path = self._directory / file_name(index)
+        fresh = path.with_name(path.name + NEW_SUFFIX)
+        new = self._disk.open(fresh, create=True)
+        new.truncate(0)
+        new.pwritev([pack_snapshot(index, data)], 0)
+        new.fdatasync()
+        self._disk.rename(fresh, path)
+        self._disk.fsync_dir(self._directory)
+        for old in self._indexes()[:-KEPT]:
+            self._disk.unlink(self._directory / file_name(old))
+
+    def load(self, limit: int | None = None) -> tuple[Index, bytes] | None:
+        """The latest sound snapshot (of an index up to ``limit``), else the one before it, else None."""
+        self.skipped = []
+        for index in reversed(self._indexes()):
+            if limit is not None and index > limit:
+                continue
+            path = self._directory / file_name(index)
+            file = self._disk.open(path)
+            found = unpack_snapshot(file.pread(file.size(), 0))
+            if found is not None and found[0] == index:
+                return found
+            self.skipped.append(f"{path}: damaged; the one before it is used")
+        return None
+
+    def oldest(self) -> Index | None:
+        """The index of the oldest snapshot kept: entries behind it are needed to go back to it."""
+        indexes = self._indexes()
+        return Index(indexes[0]) if indexes else None
+
+    def _indexes(self) -> list[int]:
+        names = self._disk.listdir(self._directory)
+        return sorted(int(name) for name in names if len(name) == 20 and name.isdecimal())

@@ -1,0 +1,263 @@
+"""The catalog's tables in files: rows of one size, appended, never changed, numbered for ever.
+
+::
+
+    data/../tables/<name>.<first row, 20 digits>
+    byte 0                                                           64
+         | "DLtb" | version | row size | first row | crc32 | zeros ... | row | crc32 | row | crc32 ...
+
+Each row carries a CRC-32 over its number and its bytes, so that a damaged or misplaced row is never believed. Rows
+wait in memory until there are enough of them or `TableFiles.sync` is called; the owner calls it before it saves a
+snapshot that counts on them, and truncates to the snapshot's counts at a restart.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from pathlib import Path
+from typing import Final
+
+from dledger.checksum import crc32
+from dledger.errors import CorruptStore
+from dledger.store.files import Disk, DiskFile
+from dledger.store.segments import NEW_SUFFIX, file_name
+from dledger.types import Buffer
+
+_HEADER: Final = struct.Struct(">4sHHIQI")
+HEADER_BYTES: Final = 64
+VERSION: Final = 1
+CRC_BYTES: Final = 4
+BUFFER_BYTES: Final = 1 << 18
+"""Rows are written when so many bytes of them wait."""
+CHUNK_ROWS: Final = 4096
+
+
+class FileTable:
+    """One table; see ``dledger.catalog.table.Table``."""
+
+    def __init__(self, disk: Disk, directory: Path, name: str, row_size: int, first: int) -> None:
+        self._disk, self._directory, self._name = disk, directory, name
+        self.row_size = row_size
+        self._step = row_size + CRC_BYTES
+        self._first = first
+        """Number of the first row in the file."""
+        self._file: DiskFile = disk.open(self._path(first))
+        self._written = max(self._file.size() - HEADER_BYTES, 0) // self._step + first
+        """Number behind the last row in the file."""
+        self._waiting = bytearray()
+        self._dirty = False
+        self.begin = first
+
+    def _path(self, first: int) -> Path:
+        return self._directory / f"{self._name}.{file_name(first)}"
+
+    @property
+    def end(self) -> int:
+        return self._written + len(self._waiting) // self._step
+
+    def append(self, row: bytes) -> None:
+        """Add one row, or several back to back."""
+        size, number = self.row_size, self.end
+        if len(row) % size:
+            raise ValueError(f"table {self._name}: {len(row)} bytes are no rows of {size}")
+        for at in range(0, len(row), size):
+            part = row[at : at + size]
+            self._waiting += part
+            self._waiting += crc32(part, number & 0xFFFFFFFF).to_bytes(CRC_BYTES, "big")
+            number += 1
+        if len(self._waiting) >= BUFFER_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Hand the waiting rows to the file."""
+        if self._waiting:
+            offset = HEADER_BYTES + (self._written - self._first) * self._step
+            self._file.pwritev([bytes(self._waiting)], offset)
+            self._written += len(self._waiting) // self._step
+            self._waiting.clear()
+            self._dirty = True
+
+    def sync(self) -> None:
+        """Make all rows durable."""
+        self.write()
+        if self._dirty:
+            self._file.fdatasync()
+            self._dirty = False
+
+    def read(self, start: int, stop: int) -> Buffer:
+        """The rows [start, stop), back to back, verified."""
+        if not self.begin <= start <= stop <= self.end:
+            raise CorruptStore(
+                f"table {self._name}: rows {start} to {stop} are not all there, only {self.begin} to {self.end}"
+            )
+        step = self._step
+        stored = b""
+        if start < self._written:
+            count = min(stop, self._written) - start
+            stored = self._file.pread(count * step, HEADER_BYTES + (start - self._first) * step)
+        if stop > self._written:
+            low = max(start - self._written, 0) * step
+            stored += self._waiting[low : (stop - self._written) * step]
+        if len(stored) != (stop - start) * step:
+            raise self._damaged(start)
+        return self._verified(stored, start)
+
+    def _verified(self, stored: bytes, number: int) -> bytes:
+        size, step = self.row_size, self._step
+        rows: list[bytes] = []
+        for at in range(0, len(stored), step):
+            row = stored[at : at + size]
+            if crc32(row, number & 0xFFFFFFFF) != int.from_bytes(stored[at + size : at + step], "big"):
+                raise self._damaged(number)
+            rows.append(row)
+            number += 1
+        return rows[0] if len(rows) == 1 else b"".join(rows)
+
+    def _damaged(self, number: int) -> CorruptStore:
+        return CorruptStore(
+            f"row {number} of {self._path(self._first)} is damaged. The table can be built again from the log: remove "
+            "the directories 'tables' and 'snapshot' of this node if its log begins at entry 0, else empty the "
+            "node's directory and let it join again as a new one"
+        )
+
+    def truncate(self, end: int) -> None:
+        """Take away the rows from ``end`` on."""
+        if end > self.end:
+            raise CorruptStore(f"table {self._name} has {self.end} rows, fewer than the {end} it should keep")
+        if end < self._first:
+            self._replace(end, end)
+            return
+        if end < self._written:
+            self._waiting.clear()
+            self._file.truncate(HEADER_BYTES + (end - self._first) * self._step)
+            self._written, self._dirty = end, True
+        else:
+            del self._waiting[(end - self._written) * self._step :]
+        self.begin = min(self.begin, end)
+
+    def drop_front(self, begin: int) -> None:
+        """Rows below ``begin`` may go; they do once they are half of the file."""
+        if begin > self.begin:
+            self.begin = min(begin, self.end)
+        dead, live = self.begin - self._first, self.end - self.begin
+        if dead >= CHUNK_ROWS and dead >= live:
+            self.write()
+            self._replace(self.begin, self._written)
+
+    def _replace(self, first: int, end: int) -> None:
+        """A new file with the rows [first, end) of this one takes its place; durable on return."""
+        path = self._path(first)
+        fresh = path.with_name(path.name + NEW_SUFFIX)
+        new = self._disk.open(fresh, create=True)
+        new.truncate(0)
+        new.pwritev([pack_header(self.row_size, first)], 0)
+        for at in range(first, end, CHUNK_ROWS):
+            count = min(CHUNK_ROWS, end - at)
+            rows = self._file.pread(count * self._step, HEADER_BYTES + (at - self._first) * self._step)
+            new.pwritev([rows], HEADER_BYTES + (at - first) * self._step)
+        new.fdatasync()
+        self._disk.rename(fresh, path)
+        self._disk.fsync_dir(self._directory)
+        if first != self._first:
+            self._disk.unlink(self._path(self._first))
+            self._disk.fsync_dir(self._directory)
+        self._file = self._disk.open(path)
+        self._first = self.begin = first
+        self._written = end
+        self._waiting.clear()
+        self._dirty = False
+
+
+def pack_header(row_size: int, first: int) -> bytes:
+    """The first 64 bytes of a table file."""
+    crc = crc32(_HEADER.pack(b"DLtb", VERSION, 0, row_size, first, 0))
+    return _HEADER.pack(b"DLtb", VERSION, 0, row_size, first, crc).ljust(HEADER_BYTES, b"\0")
+
+
+def unpack_header(data: bytes) -> tuple[int, int] | None:
+    """(row size, first row), or None when any byte of the header is not as written."""
+    if len(data) != HEADER_BYTES:
+        return None
+    _, _, _, row_size, first, _ = _HEADER.unpack_from(data)
+    return (row_size, first) if pack_header(row_size, first) == data else None
+
+
+class TableFiles:
+    """The tables of one directory; see ``dledger.catalog.table.TableFactory``."""
+
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._tables: dict[str, FileTable] = {}
+        self._lock = threading.Lock()
+        disk.mkdir(directory)
+        disk.fsync_dir(directory.parent)
+        for name in disk.listdir(directory):
+            if name.endswith(NEW_SUFFIX):
+                disk.unlink(directory / name)
+
+    def open(self, name: str, row_size: int) -> FileTable:
+        """The table of that name, empty when there was none.
+
+        Raises:
+            CorruptStore: it has another row size, or its header is damaged.
+        """
+        with self._lock:
+            table = self._tables.get(name)
+            if table is None:
+                table = self._tables[name] = self._open(name, row_size)
+            if table.row_size != row_size:
+                raise CorruptStore(f"table {name} has rows of {table.row_size} bytes, not {row_size}")
+            return table
+
+    def _open(self, name: str, row_size: int) -> FileTable:
+        found = self._files(name)
+        if not found:
+            path = self._directory / f"{name}.{file_name(0)}"
+            fresh = path.with_name(path.name + NEW_SUFFIX)
+            new = self._disk.open(fresh, create=True)
+            new.pwritev([pack_header(row_size, 0)], 0)
+            new.fdatasync()
+            self._disk.rename(fresh, path)
+            self._disk.fsync_dir(self._directory)
+            return FileTable(self._disk, self._directory, name, row_size, 0)
+        # two files: a replacement was interrupted between naming the new one and removing the old one, which is whole
+        first = min(found)
+        for other in found:
+            if other != first:
+                self._disk.unlink(self._directory / f"{name}.{file_name(other)}")
+        path = self._directory / f"{name}.{file_name(first)}"
+        header = unpack_header(self._disk.open(path).pread(HEADER_BYTES, 0))
+        if header is None or header != (row_size, first):
+            raise CorruptStore(f"{path}: its header is damaged, or says rows of another size than {row_size}")
+        return FileTable(self._disk, self._directory, name, row_size, first)
+
+    def _files(self, name: str) -> list[int]:
+        parts = (file.rpartition(".") for file in self._disk.listdir(self._directory))
+        return [int(number) for stem, _, number in parts if stem == name and number.isdecimal()]
+
+    def remove(self, name: str) -> None:
+        """Delete a table for good."""
+        with self._lock:
+            self._tables.pop(name, None)
+            for first in self._files(name):
+                self._disk.unlink(self._directory / f"{name}.{file_name(first)}")
+            self._disk.fsync_dir(self._directory)
+
+    def names(self) -> list[str]:
+        """All tables there are."""
+        stems = (file.rpartition(".") for file in self._disk.listdir(self._directory))
+        return sorted({stem for stem, _, number in stems if number.isdecimal()})
+
+    def sync(self) -> None:
+        """Make the rows of all tables durable. Raises OSError; the owner stops the node then (D2)."""
+        with self._lock:
+            tables = list(self._tables.values())
+        for table in tables:
+            table.sync()
+
+    def close(self) -> None:
+        """Let go of the files; waiting rows that were not synced are lost, as in a crash."""
+        with self._lock:
+            self._tables.clear()
