@@ -29,6 +29,9 @@ class Core(ABC):
         self.quorum = quorum_size(len(config.members))
         self.term = hard_state.term
         self.voted_for = hard_state.voted_for
+        if log.end.position.term > self.term:
+            # Files of DLedger itself, adopted: nobody knows for whom this node voted then, so that vote is spent.
+            self.term, self.voted_for = log.end.position.term, node_id
         self.log = log
         self.dice = dice
         self.out = Outbox()

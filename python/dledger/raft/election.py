@@ -80,7 +80,7 @@ def judge(core: Core, request: VoteRequest, now_ms: int) -> VoteResult:
     """What this node says to ``request``, in DLedger's order; changes nothing.
 
     The ledger ends are compared by what is durable here: only that was ever acknowledged, and a power cut may take
-    the rest away again.
+    the rest away again. REJECT_TERM_SMALL_THAN_LEDGER is never said: a node's term is not under its log's.
     """
     mine, theirs = core.log.durable, request.ledger_end
     if request.local_id not in core.config.members:
@@ -102,8 +102,6 @@ def judge(core: Core, request: VoteRequest, now_ms: int) -> VoteResult:
         return VoteResult.REJECT_ALREADY_HAS_LEADER
     elif not request.pre_vote:
         return VoteResult.REJECT_TERM_NOT_READY
-    if request.term < core.log.end.position.term:
-        return VoteResult.REJECT_TERM_SMALL_THAN_LEDGER
     return VoteResult.ACCEPT
 
 
@@ -112,11 +110,9 @@ def answer_vote(core: Core, request: VoteRequest, now_ms: int, taking_leadership
     result = judge(core, request, now_ms)
     if result is VoteResult.ACCEPT and taking_leadership and request.ledger_end <= core.log.end.position:
         result = VoteResult.REJECT_TAKING_LEADERSHIP
-    answer_term = core.term
+    answer_term = core.term  # the old one with REJECT_TERM_NOT_READY, as DLedger answers it
     if result is VoteResult.REJECT_TERM_NOT_READY:
         core.become_candidate(request.term, now_ms)
-    elif result is VoteResult.REJECT_TERM_SMALL_THAN_LEDGER:
-        answer_term = core.log.end.position.term
     elif result is VoteResult.ACCEPT and not request.pre_vote:
         core.set_vote(request.term, request.local_id)
     core.out.fact("vote", candidate=request.local_id, term=request.term, pre=int(request.pre_vote), result=result.name)

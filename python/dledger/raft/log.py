@@ -143,7 +143,8 @@ class RaftLog:
 
     def truncated(self, end: LogEnd) -> None:
         """The store tells where the log ends after a cut."""
-        if not self.end_is_known and end.position.index == self.end_index:
+        ours, theirs = self.end.position, end.position
+        if not self.end_is_known and theirs.index == ours.index and ours.term in {theirs.term, NO_TERM}:
             self.end = end
 
     def persisted(self, position: Position) -> bool:

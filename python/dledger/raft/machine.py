@@ -106,10 +106,10 @@ class Machine(Core):
 
     def take(self) -> Ready:
         """The effects of what was just done."""
-        role = RoleChange(self.role, self.term, self.leader_id)
-        changed = role if role != self._told else None
-        self._told = role
-        return self.out.take(self.hard_state(), changed)
+        told, changed = self._told, None
+        if told.role is not self.role or told.term != self.term or told.leader_id != self.leader_id:
+            self._told = changed = RoleChange(self.role, self.term, self.leader_id)
+        return self.out.take(self.hard_state() if self.out.save else None, changed)
 
     def _leave(self) -> None:
         if isinstance(self.acting, Leader):

@@ -133,9 +133,24 @@ class Outbox:
     def fact(self, event: str, **about: int | str) -> None:
         self.facts.append(Fact(event, tuple(about.items())))
 
-    def take(self, hard_state: HardState, role: RoleChange | None) -> Ready:
+    def take(self, hard_state: HardState | None, role: RoleChange | None) -> Ready:
+        """Everything collected, with what only the node knows; `IDLE` when it is nothing."""
+        if not (
+            self.append
+            or self.messages
+            or self.facts
+            or hard_state
+            or role
+            or self.finished
+            or self.load
+            or self.reads
+            or self.transfer
+            or self.committed is not None
+            or self.truncate_to is not None
+        ):
+            return IDLE
         ready = Ready(
-            hard_state=hard_state if self.save else None,
+            hard_state=hard_state,
             truncate_to=self.truncate_to,
             append=tuple(self.append),
             messages=tuple(self.messages),
@@ -151,4 +166,4 @@ class Outbox:
         self.truncate_to = self.committed = self.transfer = None
         self.append, self.messages, self.finished = [], [], []
         self.load, self.reads, self.facts = [], [], []
-        return ready if ready != IDLE else IDLE
+        return ready
