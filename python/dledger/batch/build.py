@@ -82,6 +82,8 @@ def binary_column(name: str, values: Values) -> pa.Array:
     try:
         if isinstance(items, (list, tuple)) and None not in items:
             return _join(items)
+        if isinstance(items, str) or str in set(map(type, items)):
+            raise TypeError("text is no bytes; encode it")  # Arrow would, in UTF-8 and without a word
         return pa.array(items, _BINARY)
     except (TypeError, pa.ArrowException) as error:
         raise ConfigError(f"{name}: give bytes, a list of bytes, or an Arrow array: {error}") from error
