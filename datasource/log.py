@@ -1,0 +1,160 @@
+"""The log as the Spark edge sees it: found by its options on the driver's side, then questions about topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from dledger.client import Client
+from dledger.client.pool import shared_client
+from dledger.datasource.offsets import Positions
+from dledger.datasource.options import Options, need_group
+from dledger.datasource.planning import Piece
+from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailable
+from dledger.messages.client import OffsetKind, TopicInfo
+from dledger.types import Buffer
+
+T = TypeVar("T")
+WHOLE: Final = 1 << 62
+"""A piece size that nothing reaches: one piece, with the bytes of the whole range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """How an executor reaches the group: plain values that travel with each task."""
+
+    bootstrap_servers: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Client settings."""
+
+    def client(self) -> Client:
+        """This process's client for the group."""
+        return shared_client(self.bootstrap_servers, **self.settings)
+
+
+def find_group(options: Options, create: bool = False) -> Address:
+    """Find the group that the options name; one that belongs to a path is started when it does not run, and with
+    ``create`` made when it does not exist.
+
+    To be called where the driver is: an executor on another machine must not start a group of its own.
+
+    Raises:
+        ConfigError, PathError, WrongGroup, Unavailable: as the message says.
+    """
+    need_group(options)
+    settings = dict(options.settings.client)
+    if options.bootstrap_servers:
+        return Address(options.bootstrap_servers, settings)
+    from dledger.embedded import connect_path  # only the driver's side may load what starts nodes
+
+    if options.peers:
+        return Address(_own_node(options), settings)
+    path, replicas = options.path, options.replicas
+    return Address(connect_path(path, replicas, create=create, **options.settings.group), settings)
+
+
+def _own_node(options: Options) -> str:
+    from dledger.embedded import EmbeddedNode
+
+    if not options.path:
+        raise ConfigError(
+            f"node {options.self_id!r} of 'dledger.peers' keeps its files in the path: add .load('/data/log') or "
+            ".save('/data/log')"
+        )
+    return EmbeddedNode(options.peers, options.self_id, options.path, **options.settings.group).bootstrap_servers
+
+
+@dataclass(slots=True)
+class Log:
+    """Questions to the group, asked again at a new address when all its nodes have moved (they were all restarted)."""
+
+    options: Options
+    address: Address | None = None
+
+    def found(self) -> Address:
+        """The group's address; found once."""
+        if self.address is None:
+            self.address = find_group(self.options)
+        return self.address
+
+    def ask(self, question: Callable[[Client], T]) -> T:
+        """Ask, and when nobody can be reached look for the group once more."""
+        try:
+            return question(self.found().client())
+        except Unavailable:
+            if self.options.bootstrap_servers:
+                raise
+            self.address = None
+            return question(self.found().client())
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """What there is to know of these topics.
+
+        Raises:
+            TopicNotFound: one is not there; the message has those that are.
+        """
+        return {name: self._topic(name) for name in names}
+
+    def _topic(self, name: str) -> TopicInfo:
+        try:
+            return self.ask(lambda client: client.topic(name))
+        except TopicNotFound as error:
+            there = ", ".join(info.name for info in self.ask(lambda client: client.topics())[:20]) or "none"
+            raise TopicNotFound(
+                f"topic {name!r} does not exist in {self.options.address}; topics there: {there}. Create it: "
+                f"dledger topics --create {name}, Client.create_topic({name!r}), or a write to it"
+            ) from error
+
+    def ends(self, ids: Mapping[str, str], newer_than: Positions | None = None, wait_ms: int = 0) -> Positions:
+        """End offsets of every partition of these topics (name -> log id), linearizable. With ``newer_than`` and
+        ``wait_ms`` the answer may take that long, while nothing is newer.
+
+        Raises:
+            TopicRecreated: a topic is another one by now.
+        """
+        return self._offsets(ids, OffsetKind.END, newer_than=newer_than or {}, wait_ms=wait_ms)
+
+    def begins(self, ids: Mapping[str, str]) -> Positions:
+        """First kept offset of every partition of these topics (name -> log id)."""
+        return self._offsets(ids, OffsetKind.BEGIN)
+
+    def _offsets(self, ids: Mapping[str, str], kind: OffsetKind, **more: Any) -> Positions:
+        try:
+            answer = self.ask(lambda client: client.offsets(tuple(ids), kind, **more))
+        except TopicNotFound:
+            for topic, log_id in ids.items():
+                check_ids({topic: log_id}, {name: info.log_id for name, info in self.topics([topic]).items()})
+            raise
+        check_ids(ids, answer.log_ids)
+        return {topic: dict(answer.offsets[topic]) for topic in ids}
+
+    def split(
+        self, topic: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int = 10_000
+    ) -> list[Piece]:
+        """Cut [start, end) between stored batches into pieces of at least ``target_bytes``."""
+        ranges = self.ask(lambda c: c.split(topic, partition, start, end, target_bytes, max_pieces=max_pieces))
+        return [Piece(one.end, one.bytes) for one in ranges]
+
+
+def check_ids(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Refuse topics that were deleted and created again since their offsets were noted.
+
+    Raises:
+        TopicRecreated: with the way out.
+    """
+    for topic, log_id in wanted.items():
+        if found.get(topic) != log_id:
+            raise TopicRecreated(
+                f"topic {topic!r} was deleted and created again since this read began: the offsets of its former life "
+                f"(log id {log_id}) mean nothing in it. For a stream: give the query a new checkpointLocation"
+            )
+
+
+def fetch(address: Address, topic_id: int, partition: int, start: int, end: int) -> Iterable[tuple[int, int, Buffer]]:
+    """Stored bodies that cover [start, end): (first offset, records, body), checked against their CRCs."""
+    for batch, body in address.client().fetch_bodies(topic_id, partition, start, end):
+        yield batch.base_offset, batch.count, body
+
+
+__all__ = ["WHOLE", "Address", "Log", "check_ids", "fetch", "find_group"]

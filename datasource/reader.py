@@ -1,0 +1,114 @@
+"""Batch reads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from dledger.datasource.log import Address, Log, fetch
+from dledger.datasource.loss import check_order, keep_or_fail, report
+from dledger.datasource.offsets import Positions, resolve
+from dledger.datasource.options import Options, need_group, need_topics, parse_options
+from dledger.datasource.planning import Slice, plan
+from dledger.datasource.rows import table_rows
+from dledger.datasource.schema import check_read_schema
+from dledger.errors import ConfigError, OffsetOutOfRange
+from dledger.messages.client import TopicInfo
+
+LOGGER: Final = logging.getLogger("dledger.spark")
+
+
+@dataclass
+class LogSlice(InputPartition):
+    """What one task reads, in plain values: it travels to an executor that knows nothing else."""
+
+    address: Address
+    topic: str
+    topic_id: int
+    partition: int
+    start: int
+    end: int
+    headers: bool
+    fail_on_data_loss: bool
+
+
+class LogReader(DataSourceReader):
+    """Reads topics from offsets to offsets; both are fixed when the read is planned."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.options = parse_options(options)
+        need_group(self.options)
+        need_topics(self.options)
+        check_read_schema(schema, self.options.include_headers)
+        if self.options.starting == "latest":
+            raise ConfigError("'startingOffsets' latest would read nothing in a batch: write earliest or JSON")
+        if self.options.ending == "earliest":
+            raise ConfigError("'endingOffsets' earliest would read nothing: write latest or JSON")
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Resolve both offsets and cut what lies between into tasks."""
+        log = Log(self.options)
+        infos = log.topics(self.options.topics)
+        ids = {name: info.log_id for name, info in infos.items()}
+        begins, ends = log.begins(ids), log.ends(ids)
+        starts = resolve("startingOffsets", self.options.starting or "earliest", begins, ends)
+        ends = resolve("endingOffsets", self.options.ending or "latest", begins, ends)
+        check_order(starts, ends, "'startingOffsets' and 'endingOffsets'")
+        starts = keep_or_fail(starts, ends, begins, self.options.fail_on_data_loss)
+        return plan_slices(log, self.options, infos, starts, ends)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_slice(partition)
+
+
+def plan_slices(
+    log: Log, options: Options, infos: Mapping[str, TopicInfo], starts: Positions, ends: Positions
+) -> list[InputPartition]:
+    """The tasks that read [starts, ends)."""
+    slices = plan(starts, ends, log.split, options.min_partitions)
+    return [_input(log.found(), options, infos[one.topic].topic_id, one) for one in slices]
+
+
+def _input(address: Address, options: Options, topic_id: int, one: Slice) -> LogSlice:
+    return LogSlice(
+        address,
+        one.topic,
+        topic_id,
+        one.partition,
+        one.start,
+        one.end,
+        options.include_headers,
+        options.fail_on_data_loss,
+    )
+
+
+def read_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice, in the executor. Spark passes a bare InputPartition when there is nothing to read.
+
+    Raises:
+        OffsetOutOfRange: records went between planning and reading, and they must not.
+    """
+    if not isinstance(given, LogSlice):
+        return
+    start = given.start
+    while start < given.end:
+        try:
+            bodies = fetch(given.address, given.topic_id, given.partition, start, given.end)
+            for rows in table_rows(bodies, given.topic, given.partition, start, given.end, given.headers):
+                yield rows
+                start += rows.num_rows
+        except OffsetOutOfRange as error:
+            if error.begin <= start:
+                raise  # nothing was removed: the log ends before the slice does
+            kept = min(error.begin, given.end)
+            report([f"{given.topic}/{given.partition} offsets {start} to {kept - 1}"], given.fail_on_data_loss)
+            start = kept
+
+
+__all__ = ["LogReader", "LogSlice", "plan_slices", "read_slice"]

@@ -1,0 +1,193 @@
+"""Frames to write -> record batches of one topic partition each, of a good size to store. No loop over rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dledger.batch.records import RECORD_SCHEMA
+from dledger.config import MIB
+from dledger.datasource.partitioner import binary_parts, partitions_for
+from dledger.datasource.schema import WriteColumns
+from dledger.errors import ConfigError
+
+LEAST_BYTES: Final = MIB
+"""A body is stored once it has this much, or when the task ends."""
+MOST_BYTES: Final = 4 * MIB
+"""A larger one is cut."""
+MOST_WAITING: Final = 64 * MIB
+"""Bytes of all partitions together that wait to become bodies; then all of them are stored as they are."""
+
+Routed = tuple[str, int, pa.RecordBatch]
+"""(topic, partition, records)"""
+
+
+class Router:
+    """Sends each row of a frame to its topic and partition.
+
+    A row's partition is, in this order: its column ``partition``; by its key, as Kafka does; one for the whole batch,
+    another one each time, starting at ``first``.
+    """
+
+    def __init__(self, columns: WriteColumns, topic: str, partitions_of: Callable[[str], int], first: int = 0) -> None:
+        self._columns = columns
+        self._topic = topic
+        self._partitions_of = partitions_of
+        self._turn = first
+
+    def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
+        """The parts of ``batch``; rows of one partition keep their order.
+
+        Raises:
+            ConfigError: a row has no topic, or a partition that its topic does not have.
+            TopicNotFound: and topics are not to be created.
+        """
+        self._turn += 1
+        records = self.records(batch)
+        if self._topic:
+            yield from self._to_partitions(self._topic, records, batch)
+            return
+        names = batch.column(self._columns.topic)
+        if names.null_count:
+            raise ConfigError("column 'topic' is null in some rows: fill it, or give the option 'topic'")
+        encoded = names.dictionary_encode()
+        topics = encoded.dictionary.to_pylist()
+        if len(topics) == 1:
+            yield from self._to_partitions(topics[0], records, batch)
+            return
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        for code, rows in _groups(codes):
+            yield from self._to_partitions(topics[code], records.take(rows), batch.take(rows))
+
+    def records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The record columns that the frame has, with the log's types."""
+        arrays: list[pa.Array] = []
+        fields: list[pa.Field] = []
+        for field in RECORD_SCHEMA:
+            place = getattr(self._columns, field.name)
+            if place < 0:
+                continue
+            column = batch.column(place)
+            if field.name in {"key", "headers"} and column.null_count == len(column):
+                continue  # not stored at all
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+            fields.append(field)
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _to_partitions(self, topic: str, records: pa.RecordBatch, batch: pa.RecordBatch) -> Iterator[Routed]:
+        count = self._partitions_of(topic)
+        asked = batch.column(self._columns.partition) if self._columns.partition >= 0 else None
+        if asked is not None and asked.null_count == len(asked):
+            asked = None
+        if asked is not None:
+            low, high = pc.min_max(asked).as_py().values()
+            if low < 0 or high >= count:
+                wrong = low if low < 0 else high
+                raise ConfigError(
+                    f"column 'partition' has {wrong}, but topic {topic!r} has partitions 0 to {count - 1}: drop the "
+                    "column to have rows spread by key, or create the topic with more partitions"
+                )
+        if count == 1:
+            yield topic, 0, records
+            return
+        keyed = "key" in records.schema.names
+        if asked is None and not keyed:
+            yield topic, self._turn % count, records
+            return
+        for partition, rows in _groups(self._partitions(asked, records if keyed else None, count, records.num_rows)):
+            yield topic, partition, records.take(rows)
+
+    def _partitions(
+        self, asked: pa.Array | None, keyed: pa.RecordBatch | None, count: int, rows: int
+    ) -> npt.NDArray[np.int64]:
+        if keyed is None:
+            chosen = np.full(rows, self._turn % count, np.int64)
+        else:
+            keys = keyed.column("key")
+            chosen = partitions_for(keys, count)
+            if keys.null_count:
+                chosen[keys.is_null().to_numpy(zero_copy_only=False)] = self._turn % count
+        if asked is None:
+            return chosen
+        given = asked.cast(pa.int64())
+        return np.where(
+            given.is_valid().to_numpy(zero_copy_only=False), pc.fill_null(given, 0).to_numpy(), chosen
+        ).astype(np.int64)
+
+
+def _groups(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]:
+    """Each code with the places of its rows, in order."""
+    if not len(codes):
+        return
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    borders = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(codes)]
+    for first, last in itertools.pairwise(borders):
+        yield int(ordered[first]), pa.array(order[first:last])
+
+
+class Coalescer:
+    """Gathers small batches of a topic partition into bodies of some 1 to 4 MiB."""
+
+    def __init__(self, least: int = LEAST_BYTES, most: int = MOST_BYTES, waiting: int = MOST_WAITING) -> None:
+        self._least = least
+        self._most = most
+        self._limit = waiting
+        self._waiting: dict[tuple[str, int], list[pa.RecordBatch]] = {}
+        self._bytes: dict[tuple[str, int], int] = {}
+        self._total = 0
+
+    def add(self, topic: str, partition: int, records: pa.RecordBatch) -> Iterator[Routed]:
+        """Take a batch; yields the bodies that are full by it."""
+        if not records.num_rows:
+            return
+        key = (topic, partition)
+        if key in self._waiting and self._waiting[key][0].schema != records.schema:
+            yield from self._close(key)
+        size = records.nbytes
+        self._waiting.setdefault(key, []).append(records)
+        self._bytes[key] = self._bytes.get(key, 0) + size
+        self._total += size
+        if self._bytes[key] >= self._least:
+            yield from self._close(key)
+        elif self._total > self._limit:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[Routed]:
+        """All that is still waiting."""
+        for key in list(self._waiting):
+            yield from self._close(key)
+
+    def _close(self, key: tuple[str, int]) -> Iterator[Routed]:
+        batches, size = self._waiting.pop(key), self._bytes.pop(key)
+        self._total -= size
+        whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        for part in [whole] if size <= self._most else cut(whole, self._most):
+            yield (*key, part)
+
+
+def cut(records: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """Slices of at most ``most`` bytes, or of one record when that alone is larger."""
+    rows = records.num_rows
+    sizes = np.zeros(rows, np.int64)
+    for column in records.columns:
+        if pa.types.is_binary(column.type):
+            sizes += np.diff(binary_parts(column)[0]) + 4
+        else:
+            sizes += -(-column.nbytes // max(rows, 1))
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < rows:
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + most, "right")))
+        yield records.slice(start, end - start)
+        start = end
+
+
+__all__ = ["Coalescer", "Routed", "Router", "cut"]

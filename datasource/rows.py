@@ -1,0 +1,117 @@
+"""Stored bodies -> Arrow batches of the table's columns, without a loop over rows.
+
+Only ``offset`` is computed for each row; ``topic``, ``partition`` and ``timestampType`` are slices of arrays that are
+made once, and ``key``, ``value``, ``timestamp`` and ``headers`` lie where they were received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from dledger.batch.records import decode_batch
+from dledger.config import MIB
+from dledger.types import Buffer
+
+LEAST_BYTES: Final = MIB
+"""Smaller batches are put together: each one costs Spark about a millisecond."""
+MOST_BYTES: Final = 4 * MIB
+"""Larger ones are cut: Spark holds several at a time."""
+CREATE_TIME: Final = 0
+"""The value of ``timestampType``, as in Kafka: the time is the writer's."""
+UTC_MICROS: Final = pa.timestamp("us", tz="UTC")
+HEADERS_TYPE: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
+COLUMNS: Final = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", UTC_MICROS),
+    pa.field("timestampType", pa.int32()),
+]
+SCHEMA: Final = pa.schema(COLUMNS)
+SCHEMA_WITH_HEADERS: Final = pa.schema([*COLUMNS, pa.field("headers", HEADERS_TYPE)])
+
+
+class Constants:
+    """Columns in which every row of a topic partition has the same value."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._scalars = (pa.scalar(topic), pa.scalar(partition, pa.int32()), pa.scalar(CREATE_TIME, pa.int32()))
+        self._rows = 0
+        self._arrays: tuple[pa.Array, ...] = ()
+
+    def of(self, rows: int) -> tuple[pa.Array, ...]:
+        """``topic``, ``partition`` and ``timestampType`` for so many rows."""
+        if rows > self._rows:
+            self._rows = max(rows, 2 * self._rows)
+            self._arrays = tuple(pa.repeat(scalar, self._rows) for scalar in self._scalars)
+        return tuple(array.slice(0, rows) for array in self._arrays)
+
+
+def table_rows(
+    bodies: Iterable[tuple[int, int, Buffer]], topic: str, partition: int, start: int, end: int, headers: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Records [start, end) as batches of the table's columns, of some 1 to 4 MiB each.
+
+    ``bodies`` are (first offset, records, body), in order and without gaps; the first and the last one may reach out
+    of the range.
+    """
+    constants = Constants(topic, partition)
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    offset = start
+    for base, count, body in bodies:
+        _, batch = decode_batch(body)
+        first, last = max(start - base, 0), min(end - base, count)
+        if first > 0 or last < count:
+            batch = batch.slice(first, last - first)
+        for part in _cut(batch):
+            gathered.append(part)
+            size += part.nbytes
+            if size >= LEAST_BYTES:
+                yield _build(gathered, constants, offset, headers)
+                offset += sum(b.num_rows for b in gathered)
+                gathered, size = [], 0
+    if gathered:
+        yield _build(gathered, constants, offset, headers)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = batch.num_rows
+    parts = min(-(-batch.nbytes // MOST_BYTES), rows)
+    if parts <= 1:
+        if rows:
+            yield batch
+        return
+    for i in range(parts):
+        first, last = rows * i // parts, rows * (i + 1) // parts
+        yield batch.slice(first, last - first)
+
+
+def _build(gathered: list[pa.RecordBatch], constants: Constants, offset: int, headers: bool) -> pa.RecordBatch:
+    batch = gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
+    rows = batch.num_rows
+    topic, partition, kind = constants.of(rows)
+    columns = [
+        batch.column("key"),
+        batch.column("value"),
+        topic,
+        partition,
+        pa.array(np.arange(offset, offset + rows, dtype=np.int64)),
+        batch.column("timestamp"),
+        kind,
+    ]
+    if not headers:
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    columns.append(batch.column("headers").cast(HEADERS_TYPE))
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA_WITH_HEADERS)
+
+
+__all__ = ["SCHEMA", "SCHEMA_WITH_HEADERS", "table_rows"]

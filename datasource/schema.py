@@ -1,0 +1,153 @@
+"""The columns of the table: those of Spark's Kafka connector, in its order, with its names and types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from dledger.config import nearest
+from dledger.datasource.options import parse_options
+from dledger.datasource.settings import yes_or_no
+from dledger.errors import ConfigError
+
+HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+COLUMNS: Final = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+WRITABLE: Final = {
+    "value": "a string or binary: CAST(value AS STRING), or to_json(struct(*)) AS value",
+    "key": "a string or binary: CAST(key AS STRING)",
+    "headers": "array<struct<key:string,value:binary>>",
+    "topic": "a string: CAST(topic AS STRING)",
+    "partition": "an int: CAST(partition AS INT)",
+    "timestamp": "a timestamp: CAST(timestamp AS TIMESTAMP)",
+}
+"""Column of a written frame -> what it must be, and how to make it so."""
+FROM_A_READ: Final = {"offset", "timestamptype"}
+"""Columns that a read adds and the log assigns itself; a frame that has them can be written as it is."""
+
+
+def table_schema(options: Mapping[str, str]) -> StructType:
+    """The table's columns under these options.
+
+    Raises:
+        UnknownOption, ConfigError: as the message says.
+    """
+    if "provider" in options:  # CREATE TABLE hands over properties of the table too, with names of any kind
+        wanted = yes_or_no("includeHeaders", options.get("includeHeaders", "false"))
+    else:
+        wanted = parse_options(options).include_headers
+    return read_schema(wanted)
+
+
+def read_schema(include_headers: bool) -> StructType:
+    """The seven columns, and ``headers`` when they are wanted."""
+    extra = [StructField("headers", HEADERS)] if include_headers else []
+    return StructType([*COLUMNS.fields, *extra])
+
+
+def check_read_schema(schema: StructType, include_headers: bool) -> None:
+    """Refuse columns of the user's own: a log has these and no others.
+
+    Raises:
+        ConfigError: saying how to get other columns out of ``value``.
+    """
+    expected = read_schema(include_headers)
+    if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in expected]:
+        raise ConfigError(
+            f"a log is read with its own columns, {expected.simpleString()}, not with {schema.simpleString()}: leave "
+            ".schema(...) away and unpack the value, as in from_json(CAST(value AS STRING), 'id INT, name STRING')"
+            + ("" if include_headers else "; headers come with option 'includeHeaders'")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteColumns:
+    """Where a written frame has what; -1 where it has none."""
+
+    value: int
+    key: int = -1
+    headers: int = -1
+    topic: int = -1
+    partition: int = -1
+    timestamp: int = -1
+
+
+def check_write_schema(schema: StructType, topic: str) -> WriteColumns:
+    """Find the columns to write; ``topic`` is the option, which stands above a column of that name.
+
+    Raises:
+        ConfigError: a column is missing, unknown, there twice, or of a wrong type, with the expression to use.
+    """
+    found: dict[str, int] = {}
+    for i, column in enumerate(schema.fields):
+        name = column.name.lower()
+        if name in found:
+            raise ConfigError(f"the frame has two columns {column.name!r}: drop or rename one")
+        if name not in WRITABLE and name not in FROM_A_READ:
+            raise ConfigError(
+                f"column {column.name!r} ({column.dataType.simpleString()}) cannot be written"
+                f"{nearest(name, list(WRITABLE))}: a log has {', '.join(WRITABLE)}. Drop it, or pack the frame: "
+                "df.selectExpr('to_json(struct(*)) AS value')"
+            )
+        found[name] = i
+        if name in WRITABLE and not _fits(name, column.dataType):
+            raise ConfigError(
+                f"column {column.name!r} is {column.dataType.simpleString()}; it must be {WRITABLE[name]}"
+            )
+    if "value" not in found:
+        raise ConfigError(
+            f"the frame has no column 'value' (it has {', '.join(schema.names) or 'none'}): make one, as in "
+            "df.selectExpr('CAST(id AS STRING) AS key', 'to_json(struct(*)) AS value')"
+        )
+    if not topic and "topic" not in found:
+        raise ConfigError("which topic? Give the option 'topic', as in .option('topic', 'orders'), or a column 'topic'")
+    places = {name: i for name, i in found.items() if name in WRITABLE}
+    if topic:
+        places.pop("topic", None)
+    return WriteColumns(**places)
+
+
+def _fits(name: str, kind: DataType) -> bool:
+    if name in {"value", "key"}:
+        return isinstance(kind, StringType | BinaryType)
+    if name == "headers":
+        return _is_headers(kind)
+    allowed: dict[str, Any] = {"topic": StringType, "partition": IntegerType | ShortType, "timestamp": TimestampType}
+    return isinstance(kind, allowed[name])
+
+
+def _is_headers(kind: DataType) -> bool:
+    if not (isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType)):
+        return False
+    fields = kind.elementType.fields
+    return (
+        [f.name for f in fields] == ["key", "value"]
+        and isinstance(fields[0].dataType, StringType)
+        and isinstance(fields[1].dataType, BinaryType)
+    )
+
+
+__all__ = ["COLUMNS", "WriteColumns", "check_read_schema", "check_write_schema", "read_schema", "table_schema"]

@@ -1,0 +1,135 @@
+"""``dledger.*`` options: the settings of the client and of a group that belongs to a path, by their Spark names.
+
+Spark does not keep the case of an option's name, and people write ``request.timeout.ms``, ``requestTimeoutMs`` or
+``request_timeout_ms``; all three mean the same setting.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from dledger.config import ClientConfig, GroupConfig, NodeConfig, nearest
+from dledger.errors import ConfigError, UnknownOption
+
+PREFIX: Final = "dledger."
+_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|)")
+_UNIT_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NOT_FOR_USERS: Final = {"members", "node_id", "directory", "parent_pid", "port", "compression", "idempotent"}
+"""Decided by the group itself, or by an option of its own."""
+_GROUP_ONLY: Final = ("advertise_host",)
+"""Settings of a local group that are no field of a config."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What ``dledger.*`` options say, sorted by whom it is for."""
+
+    client: dict[str, Any] = field(default_factory=dict)
+    group: dict[str, Any] = field(default_factory=dict)
+
+
+def duration_ms(option: str, text: str) -> int:
+    """Milliseconds in ``1500``, ``1500ms``, ``30s``, ``10m``, ``2h`` or ``1d``.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ConfigError(f"option {option!r} is {text!r}: write a time such as 500ms, 30s, 10m or 2h")
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
+def whole_number(option: str, text: str, least: int = 1) -> int:
+    """A number of at least ``least``.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        number = int(text.strip())
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise ConfigError(f"option {option!r} is {text!r}: write a whole number of at least {least}")
+    return number
+
+
+def yes_or_no(option: str, text: str) -> bool:
+    """``true`` or ``false``, in any case.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    word = text.strip().lower()
+    if word not in {"true", "false"}:
+        raise ConfigError(f"option {option!r} is {text!r}: write true or false")
+    return word == "true"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[._-]", "", name.lower())
+
+
+def _known() -> dict[str, tuple[str, str, str]]:
+    """Plain name -> (whose: client or group, the config's name, its type)."""
+    known: dict[str, tuple[str, str, str]] = {}
+    for owner, config in (("group", NodeConfig), ("group", GroupConfig), ("client", ClientConfig)):
+        for one in fields(config):
+            if one.name not in _NOT_FOR_USERS:
+                known[_plain(one.name)] = (owner, one.name, str(one.type))
+    known.update({_plain(name): ("group", name, "str") for name in _GROUP_ONLY})
+    return known
+
+
+def _value(option: str, name: str, kind: str, text: str) -> Any:
+    if name.endswith("_ms") and kind == "int":
+        return duration_ms(option, text)
+    if kind == "int":
+        return whole_number(option, text, 0)
+    if kind == "bool":
+        return yes_or_no(option, text)
+    if kind == "float":
+        try:
+            return float(text)
+        except ValueError:
+            raise ConfigError(f"option {option!r} is {text!r}: write a number") from None
+    if kind.startswith("tuple"):
+        return tuple(filter(None, (part.strip() for part in text.split(","))))
+    return text.strip()
+
+
+def parse_settings(options: dict[str, str]) -> Settings:
+    """Check and convert ``dledger.*`` options that no other option table knows; ``options`` holds only these.
+
+    A name that ends in ``ms`` may leave the ``ms`` away: ``dledger.idle.timeout`` is ``idle_timeout_ms``.
+
+    Raises:
+        UnknownOption: there is no such setting; the message has the nearest one.
+        ConfigError: a value cannot be.
+    """
+    known = _known()
+    client: dict[str, Any] = {}
+    group: dict[str, Any] = {}
+    for option, text in options.items():
+        plain = _plain(option.removeprefix(PREFIX))
+        found = known.get(plain) or known.get(plain + "ms")
+        if found is None:
+            spelled = {_plain(name): spark_name(name) for _, name, _ in known.values()}
+            close = nearest(plain, list(spelled))
+            for short, full in spelled.items():
+                close = close.replace(f"'{short}'", f"'{full}'")
+            raise UnknownOption(f"unknown option {option!r}{close}; see docs/options.md")
+        owner, name, kind = found
+        (client if owner == "client" else group)[name] = _value(option, name, kind, text)
+    return Settings(client, group)
+
+
+def spark_name(setting: str) -> str:
+    """``request_timeout_ms`` -> ``dledger.request.timeout.ms``."""
+    return PREFIX + setting.replace("_", ".")
+
+
+__all__ = ["PREFIX", "Settings", "duration_ms", "parse_settings", "spark_name", "whole_number", "yes_or_no"]

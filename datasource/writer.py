@@ -1,0 +1,46 @@
+"""Batch writes, also those inside foreachBatch."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from dledger.datasource.claims import Claim
+from dledger.datasource.options import parse_options
+from dledger.datasource.sink import BY_COLUMN, Sink, Task, refuse_overwrite
+
+
+class LogWriter(DataSourceArrowWriter):
+    """One write: staged by tasks, committed at once. Spark pickles this object to the tasks and to the commit, so the
+    job's id is the same everywhere."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        refuse_overwrite(overwrite, "mode overwrite")
+        checked = parse_options(options)
+        self.job = str(uuid.uuid4())
+        self.txn_id = checked.txn_id
+        self.group = checked.address
+        self.sink = Sink.plan(checked, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        task = Task.current()
+        topic = self.sink.topic or BY_COLUMN
+        if task.query_id is not None:
+            name = f"spark/{task.query_id}/{topic}/{self.txn_id}"
+            claim = Claim(task.run_id, task.batch_id, self.group, name, topic, self.job)
+            return self.sink.stage(iterator, task, name, task.batch_id, claim)
+        name = f"txn/{self.txn_id}" if self.txn_id else f"job/{self.job}"
+        return self.sink.stage(iterator, task, name, 0)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.sink.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.sink.abort(messages)
+
+
+__all__ = ["LogWriter"]

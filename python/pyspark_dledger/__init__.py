@@ -1,0 +1,56 @@
+"""By this package's name Spark finds the format "dledger" without being told.
+
+It holds one class and imports nothing but Spark's own base: one ``pyspark_*`` package that fails to import disables
+the discovery of all of them. Everything else is imported inside the methods, in the process that needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """``format("dledger")``: a replicated log as a table, in batch and in streams. Options: docs/options.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dledger"
+
+    def schema(self) -> StructType:
+        from dledger.datasource.schema import table_schema
+
+        return table_schema(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from dledger.datasource.reader import LogReader
+
+        return LogReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from dledger.datasource.writer import LogWriter
+
+        return LogWriter(self.options, schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from dledger.streaming.reader import LogStreamReader
+
+        return LogStreamReader(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from dledger.streaming.writer import LogStreamWriter
+
+        return LogStreamWriter(self.options, schema, overwrite)
+
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,91 @@
+"""How much one micro-batch takes: rows and bytes together, over all partitions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dledger.datasource.offsets import Positions
+from dledger.datasource.planning import Piece, Slice, ranges
+
+STEPS: Final = 8
+"""Into so many pieces a partition's share of the byte limit is cut, so that little of it is left unused."""
+WHOLE: Final = 1 << 62
+
+Split = Callable[[str, int, int, int, int, int], list[Piece]]
+"""(topic, partition, start, end, target bytes, most pieces) -> pieces at the borders of stored batches."""
+
+
+def admit(
+    starts: Positions, ends: Positions, split: Split, max_rows: int | None = None, max_bytes: int | None = None
+) -> Positions:
+    """Where a micro-batch ends that starts at ``starts``, when ``ends`` is all there is.
+
+    Rows: exactly ``max_rows`` when there are more, shared out by backlog as Spark's Kafka source does. Bytes: whole
+    stored batches, never more than ``max_bytes`` together, unless a single batch alone is larger: then that one.
+    Whenever anything is there, something is admitted.
+    """
+    backlog = ranges(starts, ends)
+    if max_rows is not None:
+        backlog = _limit_rows(backlog, max_rows)
+    if max_bytes is not None:
+        backlog = _limit_bytes(backlog, max_bytes, split)
+    admitted = {topic: dict(partitions) for topic, partitions in starts.items()}
+    for part in backlog:
+        admitted[part.topic][part.partition] = part.end
+    return admitted
+
+
+def shares(amounts: list[int], limit: int) -> list[int]:
+    """Divide ``limit`` in proportion to ``amounts``, exactly; the largest remainders get what is left over."""
+    total = sum(amounts)
+    if total <= limit:
+        return list(amounts)
+    whole = [amount * limit // total for amount in amounts]
+    by_remainder = sorted(range(len(amounts)), key=lambda i: (-(amounts[i] * limit % total), i))
+    for i in by_remainder[: limit - sum(whole)]:
+        whole[i] += 1
+    return whole
+
+
+def _until(part: Slice, end: int) -> Slice:
+    return Slice(part.topic, part.partition, part.start, end)
+
+
+def _limit_rows(backlog: list[Slice], limit: int) -> list[Slice]:
+    rows = shares([part.rows for part in backlog], limit)
+    return [_until(part, part.start + n) for part, n in zip(backlog, rows, strict=True) if n]
+
+
+def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
+    totals = [
+        sum(p.bytes for p in split(part.topic, part.partition, part.start, part.end, WHOLE, 1)) for part in backlog
+    ]
+    if sum(totals) <= limit:
+        return backlog
+    taken: dict[int, int] = {}
+    spare: list[list[Piece]] = []
+    used = 0
+    for i, (part, share) in enumerate(zip(backlog, shares(totals, limit), strict=True)):
+        target = max(1, share // STEPS)
+        pieces = split(part.topic, part.partition, part.start, part.end, target, 2 * STEPS)
+        own = 0
+        while pieces and own + pieces[0].bytes <= share:
+            taken[i] = pieces[0].end
+            own += pieces.pop(0).bytes
+        used += own
+        spare.append(pieces)
+    for i in sorted(range(len(backlog)), key=lambda i: (-totals[i], i)):
+        for piece in spare[i]:
+            if used + piece.bytes > limit:
+                break
+            taken[i] = piece.end
+            used += piece.bytes
+    if not taken:
+        largest = max(range(len(backlog)), key=lambda i: (totals[i], -i))
+        part = backlog[largest]
+        taken[largest] = split(part.topic, part.partition, part.start, part.end, 1, 1)[0].end
+    return [_until(backlog[i], end) for i, end in sorted(taken.items())]
+
+
+__all__ = ["Split", "admit", "shares"]

@@ -1,0 +1,40 @@
+"""The sink of writeStream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from dledger.datasource.options import parse_options
+from dledger.datasource.sink import Sink, Task, refuse_overwrite
+from dledger.errors import ConfigError
+
+
+class LogStreamWriter(DataSourceStreamArrowWriter):
+    """Writes each micro-batch once, whatever fails and is run again. Spark makes three of these for a batch, which
+    share nothing: what commit() needs to know travels in the tasks' messages."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        refuse_overwrite(overwrite, "output mode complete")
+        checked = parse_options(options)
+        if checked.txn_id:
+            raise ConfigError("option 'txnId' is for batch writes and foreachBatch; a stream has its query's id")
+        self.sink = Sink.plan(checked, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        task = Task.current()
+        if task.query_id is None:
+            raise ConfigError("a task of this stream has no query id, without which it cannot be written exactly once")
+        return self.sink.stage(iterator, task, f"spark/{task.query_id}", task.batch_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self.sink.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self.sink.abort(messages)
+
+
+__all__ = ["LogStreamWriter"]

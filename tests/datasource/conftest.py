@@ -1,0 +1,44 @@
+"""The in-memory group, in place of a client's connections."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+_numbers = itertools.count(1)
+
+
+def load_fakes() -> ModuleType:
+    """tests/datasource/fake_log.py, once, under a name that pickles find."""
+    name = "dledger_fake_log"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent.parent / "datasource/fake_log.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+@pytest.fixture
+def make_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """Makes in-memory groups; their ``address`` is what goes into dledger.bootstrap.servers."""
+    fakes = load_fakes()
+    monkeypatch.setattr("dledger.datasource.log.shared_client", lambda servers, **settings: fakes.GROUPS[servers])
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield lambda: fakes.FakeGroup(f"fake:{next(_numbers)}")
+    fakes.GROUPS.clear()
+
+
+@pytest.fixture
+def group(make_group: Callable[[], Any]) -> Any:
+    """One in-memory group."""
+    return make_group()

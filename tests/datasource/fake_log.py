@@ -1,0 +1,202 @@
+"""A group in memory with the client's methods: enough of the log's rules to test the Spark edge without a JVM."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from dledger.batch.records import decode_batch, encode_batch
+from dledger.client import Committed
+from dledger.errors import OffsetOutOfRange, TopicExists, TopicNotFound, TransactionError
+from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
+from dledger.messages.codes import Code
+from dledger.messages.command import StageSum
+
+GROUPS: dict[str, FakeGroup] = {}
+"""By address, so that what was pickled finds its group again."""
+EPOCH_US = 1_700_000_000_000_000
+
+
+@dataclass
+class Stored:
+    base: int
+    count: int
+    body: bytes
+
+
+@dataclass
+class FakePartition:
+    batches: list[Stored] = field(default_factory=list)
+    begin: int = 0
+    end: int = 0
+
+    def add(self, count: int, body: bytes) -> None:
+        self.batches.append(Stored(self.end, count, body))
+        self.end += count
+
+
+@dataclass
+class FakeTopic:
+    info: TopicInfo
+    partitions: list[FakePartition]
+
+
+@dataclass(frozen=True)
+class FakeRange:
+    start: int
+    end: int
+    bytes: int
+
+
+class FakeStage:
+    def __init__(self, group: FakeGroup, stage_id: int, key: tuple[str, int], label: str) -> None:
+        self.group, self.stage_id, self.key, self.label = group, stage_id, key, label
+        self.parts: list[tuple[str, int, int, bytes]] = []
+
+    def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
+        if self.group.append_fault:
+            raise self.group.append_fault.pop()
+        self.group.topic(topic)
+        self.parts.append((topic, partition, batch.num_rows, self.group.body(topic, partition, batch)))
+
+    def close(self) -> StageSum:
+        return StageSum(stage_id=self.stage_id, batches=len(self.parts), records=sum(p[2] for p in self.parts))
+
+
+class FakeGroup:
+    """The group, and at once the client to it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.by_name: dict[str, FakeTopic] = {}
+        self.stages: dict[int, FakeStage] = {}
+        self.committed: dict[str, tuple[int, Committed]] = {}
+        self.append_fault: list[Exception] = []
+        self.waits: list[int] = []
+        self.made = 0
+        GROUPS[address] = self
+
+    def create_topic(self, name: str, partitions: int = 1) -> TopicInfo:
+        if name in self.by_name:
+            raise TopicExists(f"topic {name!r} exists")
+        self.made += 1
+        info = TopicInfo(name=name, topic_id=self.made, log_id=str(uuid.uuid4()), partitions=partitions)
+        self.by_name[name] = FakeTopic(info, [FakePartition() for _ in range(partitions)])
+        return info
+
+    def delete_topic(self, name: str) -> None:
+        del self.by_name[name]
+
+    def topics(self) -> list[TopicInfo]:
+        return [topic.info for topic in self.by_name.values()]
+
+    def topic(self, name: str) -> TopicInfo:
+        if name not in self.by_name:
+            raise TopicNotFound(f"no topic {name!r}")
+        return self.by_name[name].info
+
+    def body(self, topic: str, partition: int, batch: pa.RecordBatch) -> bytes:
+        header, payload = encode_batch(
+            batch, topic_id=self.topic(topic).topic_id, partition=partition, now_us=EPOCH_US
+        )
+        return header + payload.to_pybytes()
+
+    def append(self, topic: str, partition: int, values: Sequence[bytes | None], **columns: Any) -> None:
+        data = {"value": pa.array(values, pa.binary()), **columns}
+        batch = pa.RecordBatch.from_arrays(list(data.values()), names=list(data))
+        self.by_name[topic].partitions[partition].add(len(values), self.body(topic, partition, batch))
+
+    def expire(self, topic: str, partition: int, begin: int) -> None:
+        """Retention: whole batches below ``begin`` go."""
+        part = self.by_name[topic].partitions[partition]
+        part.batches = [b for b in part.batches if b.base + b.count > begin]
+        part.begin = part.batches[0].base if part.batches else part.end
+
+    def offsets(
+        self,
+        topics: Sequence[str],
+        kind: OffsetKind = OffsetKind.END,
+        *,
+        newer_than: Mapping[str, Mapping[int, int]] | None = None,
+        wait_ms: int = 0,
+        **_: Any,
+    ) -> OffsetsResponse:
+        self.waits.append(wait_ms)
+        found = {t: self.by_name[self.topic(t).name] for t in topics}
+        return OffsetsResponse(
+            code=Code.SUCCESS,
+            offsets={
+                t: {i: p.end if kind is OffsetKind.END else p.begin for i, p in enumerate(topic.partitions)}
+                for t, topic in found.items()
+            },
+            log_ids={t: topic.info.log_id for t, topic in found.items()},
+        )
+
+    def split(
+        self, topic: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int = 10_000
+    ) -> list[FakeRange]:
+        pieces: list[FakeRange] = []
+        size, begin = 0, start
+        for batch in self.by_name[topic].partitions[partition].batches:
+            if batch.base + batch.count <= start or batch.base >= end:
+                continue
+            size += len(batch.body)
+            last = batch.base + batch.count >= end
+            if size >= target_bytes or last:
+                stop = min(batch.base + batch.count, end)
+                pieces.append(FakeRange(begin, stop, size))
+                size, begin = 0, stop
+        return pieces[:max_pieces]
+
+    def fetch_bodies(
+        self, topic_id: int, partition: int, start: int, end: int
+    ) -> Iterator[tuple[FetchedBatch, bytes]]:
+        topic = next(t for t in self.by_name.values() if t.info.topic_id == topic_id)
+        part = topic.partitions[partition]
+        if start < part.begin:
+            raise OffsetOutOfRange("gone", part.begin, part.end)
+        for batch in part.batches:
+            if batch.base + batch.count > start and batch.base < end:
+                yield FetchedBatch(base_offset=batch.base, count=batch.count, size=len(batch.body), crc=0), batch.body
+
+    def stage(self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 0) -> FakeStage | Committed:
+        if writer_id in self.committed and sequence <= self.committed[writer_id][0]:
+            return self.committed[writer_id][1]
+        self.made += 1
+        stage = self.stages[self.made] = FakeStage(self, self.made, (writer_id, sequence), label)
+        return stage
+
+    def commit_transaction(self, writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Committed:
+        if writer_id in self.committed and sequence <= self.committed[writer_id][0]:
+            return Committed(True, {}, 0)
+        chosen = [self.stages.get(s.stage_id) for s in stages]
+        for one, wanted in zip(chosen, stages, strict=True):
+            if one is None or one.key != (writer_id, sequence) or one.close() != wanted:
+                raise TransactionError(f"stage {wanted.stage_id} is gone or incomplete")
+        for one in chosen:
+            assert one is not None
+            for topic, partition, count, body in one.parts:
+                self.by_name[topic].partitions[partition].add(count, body)
+        self.stages = {i: s for i, s in self.stages.items() if s.key != (writer_id, sequence)}
+        done = Committed(False, {}, sum(s.records for s in stages))
+        self.committed[writer_id] = (sequence, done)
+        return done
+
+    def abort_transaction(self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()) -> None:
+        self.stages = {
+            i: s
+            for i, s in self.stages.items()
+            if s.key != (writer_id, sequence) or (stage_ids and i not in stage_ids)
+        }
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """Every value of a partition, in order."""
+        return [v for b in self.by_name[topic].partitions[partition].batches
+                for v in decode_batch(b.body)[1].column("value").to_pylist()]  # fmt: skip
+
+
+__all__ = ["EPOCH_US", "GROUPS", "FakeGroup", "FakeStage"]

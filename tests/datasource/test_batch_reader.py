@@ -1,0 +1,97 @@
+"""Batch reads without a JVM."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+from dledger.datasource.reader import LogReader
+from dledger.datasource.schema import read_schema
+from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
+
+
+@pytest.fixture
+def log(group: Any) -> Any:
+    group.create_topic("t", 2)
+    group.append("t", 0, [b"a", b"b", b"c"])
+    group.append("t", 1, [b"d"])
+    return group
+
+
+def read(log: Any, **options: str) -> list[bytes]:
+    given = {"dledger.bootstrap.servers": log.address, "subscribe": "t", **options}
+    reader = LogReader(given, read_schema(False))
+    executor = pickle.loads(pickle.dumps(reader))
+    slices = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
+    return [row["value"] for one in slices for batch in executor.read(one) for row in batch.to_pylist()]
+
+
+def test_a_batch_reads_every_partition_from_first_to_last(log: Any) -> None:
+    assert read(log) == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_batch_reads_between_the_offsets_it_is_given(log: Any) -> None:
+    assert read(log, startingOffsets='{"t": {"0": 1, "1": -1}}', endingOffsets='{"t": {"0": 2, "1": -1}}') == [b"b"]
+
+
+def test_a_batch_is_fixed_when_it_is_planned(log: Any) -> None:
+    reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "t"}, read_schema(False))
+    slices = reader.partitions()
+    log.append("t", 0, [b"late"])
+    assert sum(batch.num_rows for one in slices for batch in reader.read(one)) == 4
+
+
+def test_a_read_is_cut_into_as_many_tasks_as_asked_for(log: Any) -> None:
+    given = {"dledger.bootstrap.servers": log.address, "subscribe": "t", "minPartitions": "4"}
+    assert len(LogReader(given, read_schema(False)).partitions()) == 4
+    assert read(log, minPartitions="4") == [b"a", b"b", b"c", b"d"]
+
+
+def test_an_empty_read_has_no_tasks_and_the_bare_partition_spark_makes_then_no_rows(log: Any) -> None:
+    log.create_topic("empty")
+    reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "empty"}, read_schema(False))
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"subscribe": "missing"}, TopicNotFound, "topic 'missing' does not exist.*topics there: t"),
+        ({"startingOffsets": '{"t": {"0": 9, "1": 0}}'}, OffsetOutOfRange, "offsets from 0 up to, not including, 3"),
+        ({"startingOffsets": '{"t": {"0": 2, "1": 0}}', "endingOffsets": '{"t": {"0": 1, "1": 1}}'}, OffsetOutOfRange,
+         "from offset 2 to 1"),
+        ({"startingOffsets": "latest"}, ConfigError, "earliest or JSON"),
+        ({"endingOffsets": "earliest"}, ConfigError, "latest or JSON"),
+    ],
+)  # fmt: skip
+def test_a_read_that_cannot_be_is_refused(
+    log: Any, options: dict[str, str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        read(log, **options)
+
+
+def test_offsets_that_are_no_longer_kept_are_an_error_or_skipped(log: Any) -> None:
+    log.append("t", 0, [b"e"])
+    log.expire("t", 0, 3)
+    start = '{"t": {"0": 1, "1": 1}}'
+    with pytest.raises(OffsetOutOfRange, match="t/0 offsets 1 to 2"):
+        read(log, startingOffsets=start)
+    assert read(log, startingOffsets=start, failOnDataLoss="false") == [b"e"]
+
+
+def test_importing_the_package_that_spark_looks_up_loads_nothing_of_the_log() -> None:
+    """One such package that fails to import disables the discovery of all Python sources."""
+    code = "import sys, pyspark_dledger; print(sorted(m for m in sys.modules if m[:5] in ('dledg', 'numpy')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before = subprocess.run(
+        [sys.executable, "-c", code.replace("pyspark_dledger", "pyspark.sql.datasource")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == before.stdout

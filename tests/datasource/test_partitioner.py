@@ -1,0 +1,43 @@
+"""Keys land where Kafka's default partitioner puts them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.datasource.partitioner import murmur2, partitions_for
+
+
+def one_by_one(data: bytes) -> int:
+    """Murmur2 as Kafka's Java client computes it (org.apache.kafka.common.utils.Utils), a byte at a time."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ len(data)
+    for i in range(len(data) // 4):
+        k = int.from_bytes(data[4 * i : 4 * i + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = h * m & mask ^ k
+    tail = data[len(data) // 4 * 4 :]
+    if tail:
+        h = (h ^ int.from_bytes(tail, "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
+
+
+@given(st.lists(st.binary(max_size=40), max_size=30), st.integers(0, 5))
+def test_murmur2_of_a_column_is_that_of_each_key(keys: list[bytes], skip: int) -> None:
+    column = pa.array([b"xyz"] * skip + keys, pa.binary()).slice(skip)
+    assert murmur2(column).tolist() == [one_by_one(key) for key in keys]
+
+
+def test_murmur2_agrees_with_kafkas_own_test_values() -> None:
+    """From UtilsTest.testMurmur2 of the Java client."""
+    cases = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
+             b"a-little-bit-longer-string": -1486304829, b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+             b"abc": 479470107}  # fmt: skip
+    got = murmur2(pa.array(list(cases), pa.binary())).astype("int32").tolist()
+    assert got == list(cases.values())
+
+
+def test_a_key_lands_on_one_partition_of_those_there_are() -> None:
+    assert partitions_for(pa.array([b"21"], pa.binary()), 7).tolist() == [(-973932308 & 0x7FFFFFFF) % 7]

@@ -1,0 +1,84 @@
+"""Cutting a read into tasks, against any layout of stored batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.datasource import planning
+from dledger.datasource.planning import Piece, Slice, plan
+
+MIB = 1 << 20
+Layout = dict[tuple[str, int], list[tuple[int, int]]]
+"""(topic, partition) -> (records, bytes) of each stored batch"""
+
+layouts = st.dictionaries(
+    st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 3)),
+    st.lists(st.tuples(st.integers(1, 50), st.integers(1, 40 * MIB)), max_size=30),
+    max_size=5,
+)
+
+
+def splitter(layout: Layout, max_pieces: int = 7) -> Callable[[str, int, int, int, int], list[Piece]]:
+    def split(topic: str, partition: int, start: int, end: int, target: int) -> list[Piece]:
+        pieces: list[Piece] = []
+        base = size = 0
+        for count, weight in layout[topic, partition]:
+            base += count
+            if base <= start or base - count >= end:
+                continue
+            size += weight
+            if size >= target or base >= end:
+                pieces.append(Piece(min(base, end), size))
+                size = 0
+        return pieces[:max_pieces]
+
+    return split
+
+
+def ends_of(layout: Layout) -> dict[str, dict[int, int]]:
+    ends: dict[str, dict[int, int]] = {}
+    for (topic, partition), batches in layout.items():
+        ends.setdefault(topic, {})[partition] = sum(count for count, _ in batches)
+    return ends
+
+
+def records(slices: list[Slice]) -> list[tuple[str, int, int]]:
+    return [(s.topic, s.partition, offset) for s in slices for offset in range(s.start, s.end)]
+
+
+@given(layouts, st.integers(0, 40), st.integers(0, 3))
+def test_a_plan_reads_every_record_once_and_in_order(layout: Layout, min_partitions: int, skip: int) -> None:
+    ends = ends_of(layout)
+    starts = {t: {p: min(skip, end) for p, end in parts.items()} for t, parts in ends.items()}
+    slices = plan(starts, ends, splitter(layout), min_partitions)
+    wanted = [(t, p, o) for t in sorted(ends) for p in sorted(ends[t]) for o in range(starts[t][p], ends[t][p])]
+    assert records(slices) == wanted
+    assert all(s.rows > 0 for s in slices)
+    assert len(slices) >= min(min_partitions, len(wanted))
+
+
+def test_a_small_read_has_one_task_for_each_partition() -> None:
+    layout: Layout = {("a", 0): [(10, 100)] * 3, ("a", 1): [(10, 100)], ("a", 2): []}
+    slices = plan({"a": {0: 0, 1: 0, 2: 0}}, ends_of(layout), splitter(layout))
+    assert [(s.partition, s.start, s.end) for s in slices] == [(0, 0, 30), (1, 0, 10)]
+
+
+def test_a_large_partition_is_cut_between_stored_batches_of_some_32_mib() -> None:
+    layout: Layout = {("a", 0): [(1000, 4 * MIB)] * 64}
+    slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout))
+    assert len(slices) == 8
+    assert all(s.bytes == 32 * MIB and s.start % 1000 == 0 for s in slices)
+
+
+def test_a_huge_read_has_larger_tasks_in_place_of_too_many(monkeypatch: object) -> None:
+    layout: Layout = {("a", p): [(1, 40 * MIB)] * 30 for p in range(4)}
+    most, planning.MOST_TASKS = planning.MOST_TASKS, 16
+    try:
+        slices = plan({"a": dict.fromkeys(range(4), 0)}, ends_of(layout), splitter(layout))
+    finally:
+        planning.MOST_TASKS = most
+    assert 4 <= len(slices) <= 16 + 4
+    assert len(records(slices)) == 120

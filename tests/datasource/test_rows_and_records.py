@@ -1,0 +1,173 @@
+"""Arrow in both directions: nothing lost, doubled or out of order, and the exact types that Spark wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from dledger.batch.records import RECORD_SCHEMA, encode_batch
+from dledger.datasource.records import Coalescer, Router, cut
+from dledger.datasource.rows import SCHEMA, SCHEMA_WITH_HEADERS, table_rows
+from dledger.datasource.schema import WriteColumns, read_schema
+from dledger.errors import ConfigError
+
+HEADERS = RECORD_SCHEMA.field("headers").type
+TIME = RECORD_SCHEMA.field("timestamp").type
+
+
+def body(values: list[bytes], **columns: pa.Array) -> bytes:
+    data = {"value": pa.array(values, pa.binary()), **columns}
+    header, payload = encode_batch(pa.record_batch(data), topic_id=1, partition=0, now_us=7)
+    return header + payload.to_pybytes()
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_the_arrow_schema_of_a_read_is_the_one_spark_insists_on(headers: bool) -> None:
+    """The first batch is compared for equality: nullability, names of list items, time zone and all."""
+    ours = SCHEMA_WITH_HEADERS if headers else SCHEMA
+    assert to_arrow_schema(read_schema(headers), timezone="UTC").equals(ours)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.data())
+def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataObject) -> None:
+    bodies: list[tuple[int, int, bytes]] = []
+    base = 100
+    for count in counts:
+        bodies.append((base, count, body([str(o).encode() for o in range(base, base + count)])))
+        base += count
+    start = data.draw(st.integers(100, base))
+    end = data.draw(st.integers(start, base))
+    covering = [b for b in bodies if b[0] + b[1] > start and b[0] < end]
+    rows = [row for batch in table_rows(covering, "t", 3, start, end) for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == list(range(start, end))
+    assert [row["value"] for row in rows] == [str(o).encode() for o in range(start, end)]
+    assert {(row["topic"], row["partition"], row["timestampType"], row["key"]) for row in rows} <= {("t", 3, 0, None)}
+
+
+def test_optional_columns_come_back_as_they_were_written() -> None:
+    keys = pa.array([b"k", None], pa.binary())
+    times = pa.array([1, 2], TIME)
+    headers = pa.array([[{"key": "h", "value": b"v"}], None], HEADERS)
+    stored = body([b"a", b"b"], key=keys, timestamp=times, headers=headers)
+    (batch,) = table_rows([(0, 2, stored)], "t", 0, 0, 2, headers=True)
+    assert batch.column("key").to_pylist() == [b"k", None]
+    assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1, 2]
+    assert batch.column("headers").to_pylist() == [[{"key": "h", "value": b"v"}], None]
+
+
+def test_small_bodies_are_put_together_and_large_ones_cut() -> None:
+    small = [(i, 1, body([b"x" * 100])) for i in range(1000)]
+    assert [b.num_rows for b in table_rows(small, "t", 0, 0, 1000)] == [1000]
+    large = [(0, 64, body([b"x" * (1 << 18)] * 64))]
+    batches = list(table_rows(large, "t", 0, 0, 64))
+    assert [b.num_rows for b in batches] == [12, 13, 13, 13, 13]
+
+
+def frame(**columns: tuple[Any, pa.DataType]) -> tuple[pa.RecordBatch, WriteColumns]:
+    batch = pa.record_batch({name: pa.array(values, kind) for name, (values, kind) in columns.items()})
+    return batch, WriteColumns(**{name: i for i, name in enumerate(columns)})
+
+
+def routed(router: Router, batch: pa.RecordBatch) -> dict[tuple[str, int], list[bytes]]:
+    parts: dict[tuple[str, int], list[bytes]] = {}
+    for topic, partition, records in router.route(batch):
+        parts.setdefault((topic, partition), []).extend(records.column("value").to_pylist())
+    return parts
+
+
+def test_rows_go_to_the_topic_and_partition_of_their_columns_in_order() -> None:
+    batch, columns = frame(
+        value=(["1", "2", "3", "4", "5"], pa.string()),
+        topic=(["a", "b", "a", "b", "a"], pa.string()),
+        partition=([1, 0, 0, 0, 1], pa.int32()),
+    )
+    assert routed(Router(columns, "", lambda topic: 2), batch) == {
+        ("a", 1): [b"1", b"5"], ("a", 0): [b"3"], ("b", 0): [b"2", b"4"],
+    }  # fmt: skip
+
+
+def test_rows_with_a_key_go_by_it_and_rows_without_one_stay_together() -> None:
+    batch, columns = frame(
+        value=([b"1", b"2", b"3", b"4"], pa.binary()), key=([b"21", None, b"21", None], pa.binary())
+    )
+    by_key = (-973932308 & 0x7FFFFFFF) % 5
+    parts = routed(Router(columns, "t", lambda topic: 5, first=by_key), batch)
+    assert parts == {("t", by_key): [b"1", b"3"], ("t", (by_key + 1) % 5): [b"2", b"4"]}
+
+
+def test_frames_without_keys_take_the_partitions_in_turn() -> None:
+    batch, columns = frame(value=([b"1"], pa.binary()))
+    router = Router(columns, "t", lambda topic: 3)
+    assert [next(iter(router.route(batch)))[1] for _ in range(4)] == [1, 2, 0, 1]
+
+
+def test_a_partition_that_is_null_falls_back_to_the_key() -> None:
+    batch, columns = frame(
+        value=([b"1", b"2"], pa.binary()), key=([b"21", b"21"], pa.binary()), partition=([None, 1], pa.int32())
+    )
+    assert routed(Router(columns, "t", lambda topic: 5), batch) == {("t", 0): [b"1"], ("t", 1): [b"2"]}
+
+
+@pytest.mark.parametrize("wrong", [-1, 2])
+def test_a_partition_that_the_topic_does_not_have_is_refused(wrong: int) -> None:
+    batch, columns = frame(value=([b"1"], pa.binary()), partition=([wrong], pa.int32()))
+    with pytest.raises(ConfigError, match=f"column 'partition' has {wrong}, but topic 't' has partitions 0 to 1"):
+        list(Router(columns, "t", lambda topic: 2).route(batch))
+
+
+def test_a_row_without_a_topic_is_refused() -> None:
+    batch, columns = frame(value=([b"1"], pa.binary()), topic=([None], pa.string()))
+    with pytest.raises(ConfigError, match="column 'topic' is null"):
+        list(Router(columns, "", lambda topic: 1).route(batch))
+
+
+def test_columns_of_other_arrow_types_become_the_logs_own() -> None:
+    kind = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    batch, columns = frame(
+        value=(["ä"], pa.large_string()),
+        key=(["k"], pa.string()),
+        headers=([[{"key": "h", "value": b"1"}]], kind),
+        timestamp=([5], pa.timestamp("us", tz="Europe/Berlin")),
+    )
+    records = Router(columns, "t", lambda topic: 1).records(batch)
+    assert records.schema.equals(RECORD_SCHEMA)
+    assert records.to_pylist()[0]["value"] == "ä".encode()
+
+
+sizes = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 300), max_size=20)), max_size=20)
+
+
+@given(sizes, st.integers(100, 2000))
+def test_coalesced_bodies_keep_every_record_in_order_and_their_limits(
+    batches: list[tuple[int, list[int]]], least: int
+) -> None:
+    coalescer = Coalescer(least, 2 * least, 10 * least)
+    wrote: dict[int, list[int]] = {}
+    stored: dict[int, list[int]] = {}
+    number = 0
+
+    def take(parts: Any) -> None:
+        for _, partition, records in parts:
+            values = records.column("value").to_pylist()
+            assert records.nbytes <= 2 * least + 8 or len(values) == 1
+            stored.setdefault(partition, []).extend(int(v.partition(b":")[0]) for v in values)
+
+    for partition, lengths in batches:
+        values = []
+        for length in lengths:
+            values.append(f"{number}:".encode() + b"x" * length)
+            wrote.setdefault(partition, []).append(number)
+            number += 1
+        take(coalescer.add("t", partition, pa.record_batch({"value": pa.array(values, pa.binary())})))
+    take(coalescer.rest())
+    assert stored == wrote
+
+
+def test_a_cut_never_splits_a_record() -> None:
+    records = pa.record_batch({"value": pa.array([b"x" * 10, b"y" * 500, b"z" * 10], pa.binary())})
+    assert [part.num_rows for part in cut(records, 100)] == [1, 1, 1]

@@ -1,0 +1,251 @@
+"""The sink without a JVM: every hop pickled, every task failed, repeated and raced."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from dledger.datasource.sink import Task
+from dledger.datasource.writer import LogWriter
+from dledger.errors import ConfigError, TopicNotFound, TransactionError, Unavailable
+from dledger.streaming.writer import LogStreamWriter
+
+FRAME = StructType([StructField("value", StringType())])
+BY_TOPIC = StructType([StructField("value", StringType()), StructField("topic", StringType())])
+IN_QUERY = Task(0, 0, "query-1", "run-1", 5)
+OUTSIDE = Task(0, 0, None, "", 0)
+
+
+def hop(thing: Any) -> Any:
+    return pickle.loads(pickle.dumps(thing))
+
+
+def batches(*values: str) -> Iterable[pa.RecordBatch]:
+    return iter([pa.record_batch({"value": [value]}) for value in values])
+
+
+class Spark:
+    """Does what Spark's driver and executors do with a writer, in their order, with pickles in between."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, group: Any) -> None:
+        self.task = OUTSIDE
+        monkeypatch.setattr(Task, "current", staticmethod(lambda: self.task))
+        self.group = group
+
+    def options(self, **more: str) -> dict[str, str]:
+        return {"dledger.bootstrap.servers": self.group.address, "topic": "t", "createTopic": "true", **more}
+
+    def writer(self, **more: str) -> LogWriter:
+        return LogWriter(self.options(**more), FRAME, False)
+
+    def tasks(self, writer: Any, parts: list[list[str]], task: Task) -> list[Any]:
+        messages = []
+        for partition, values in enumerate(parts):
+            self.task = replace(task, partition=partition)
+            messages.append(hop(hop(writer).write(batches(*values))))
+        self.task = OUTSIDE
+        return messages
+
+    def save(self, parts: list[list[str]], task: Task = OUTSIDE, **more: str) -> None:
+        writer = hop(self.writer(**more))
+        hop(writer).commit(self.tasks(writer, parts, task))
+
+    def stream(self, parts: list[list[str]], task: Task, **more: str) -> None:
+        writer = LogStreamWriter(self.options(**more), FRAME, False)
+        messages = self.tasks(writer, parts, task)
+        LogStreamWriter(self.options(**more), FRAME, False).commit(messages, task.batch_id)
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch, group: Any) -> Spark:
+    return Spark(monkeypatch, group)
+
+
+def test_a_batch_write_appears_at_once_when_it_is_committed(spark: Spark) -> None:
+    writer = hop(spark.writer())
+    messages = spark.tasks(writer, [["a", "b"], [], ["c"]], OUTSIDE)
+    assert spark.group.values("t") == []
+    writer.commit(messages)
+    assert spark.group.values("t") == [b"a", b"b", b"c"]
+
+
+def test_two_batch_jobs_are_two_writes(spark: Spark) -> None:
+    spark.save([["a"]])
+    spark.save([["a"]])
+    assert spark.group.values("t") == [b"a", b"a"]
+
+
+def test_a_batch_job_with_a_txn_id_writes_once_however_often_it_runs(spark: Spark) -> None:
+    spark.save([["a"]], txnId="load-2024-01-01")
+    spark.save([["a"]], txnId="load-2024-01-01")
+    assert spark.group.values("t") == [b"a"]
+
+
+def test_a_failed_attempt_leaves_nothing_and_the_next_one_writes_once(spark: Spark) -> None:
+    writer = hop(spark.writer())
+    spark.group.create_topic("t")
+    spark.group.append_fault = [Unavailable("no leader")]
+    with pytest.raises(Unavailable):
+        spark.tasks(writer, [["a"]], OUTSIDE)
+    assert spark.group.stages == {}
+    writer.commit(spark.tasks(writer, [["a"]], replace(OUTSIDE, attempt=1)))
+    assert spark.group.values("t") == [b"a"]
+
+
+def test_the_stage_of_a_task_that_was_killed_is_not_committed(spark: Spark) -> None:
+    """Speculation, or an executor that was lost: only the attempt whose message arrived counts."""
+    writer = hop(spark.writer())
+    spark.tasks(writer, [["a"]], OUTSIDE)
+    writer.commit(spark.tasks(writer, [["a"]], replace(OUTSIDE, attempt=1)))
+    assert spark.group.values("t") == [b"a"]
+
+
+@pytest.mark.parametrize("kind", ["stream", "save"])
+def test_a_micro_batch_that_is_run_again_is_written_once(spark: Spark, kind: str) -> None:
+    write: Callable[..., None] = getattr(spark, kind)
+    write([["a"], ["b"]], IN_QUERY)
+    write([["b", "a"]], replace(IN_QUERY, run_id="run-2"))
+    write([["c"]], replace(IN_QUERY, run_id="run-2", batch_id=6))
+    assert spark.group.values("t") == [b"a", b"b", b"c"]
+
+
+def test_a_commit_that_is_asked_twice_is_done_once(spark: Spark) -> None:
+    """The driver died between the commit in the log and the one in the checkpoint."""
+    writer = LogStreamWriter(spark.options(), FRAME, False)
+    messages = spark.tasks(writer, [["a"]], IN_QUERY)
+    writer.commit(messages, 5)
+    writer.commit(messages, 5)
+    assert spark.group.values("t") == [b"a"]
+
+
+def test_an_abort_after_the_commit_undoes_nothing(spark: Spark) -> None:
+    """Spark calls abort() when commit() raised, though the log may have committed."""
+    writer = LogStreamWriter(spark.options(), FRAME, False)
+    messages = spark.tasks(writer, [["a"]], IN_QUERY)
+    writer.commit(messages, 5)
+    writer.abort(messages, 5)
+    spark.stream([["a"]], replace(IN_QUERY, run_id="run-2"))
+    assert spark.group.values("t") == [b"a"]
+
+
+def test_an_abort_drops_its_own_stages_and_nobody_elses(spark: Spark) -> None:
+    """A former driver's late abort must not take the stages of the run that goes on."""
+    old = LogStreamWriter(spark.options(), FRAME, False)
+    late = spark.tasks(old, [["a"]], IN_QUERY)
+    new = LogStreamWriter(spark.options(), FRAME, False)
+    messages = spark.tasks(new, [["a"]], replace(IN_QUERY, run_id="run-2"))
+    old.abort([None, *late], 5)
+    old.abort([None], 5)
+    new.commit(messages, 5)
+    assert spark.group.values("t") == [b"a"]
+
+
+def test_a_stage_that_was_dropped_is_no_commit_without_it(spark: Spark) -> None:
+    writer = hop(spark.writer())
+    messages = spark.tasks(writer, [["a"], ["b"]], OUTSIDE)
+    writer.abort(messages[:1])
+    with pytest.raises(TransactionError):
+        writer.commit(messages)
+    assert spark.group.values("t") == []
+
+
+def test_a_task_of_a_committed_batch_sends_no_records(spark: Spark) -> None:
+    spark.stream([["a"]], IN_QUERY)
+    spark.group.append_fault = [Unavailable("must not be asked")]
+    spark.stream([["a"]], replace(IN_QUERY, run_id="run-2"))
+    assert spark.group.append_fault
+
+
+def test_two_topics_of_one_foreach_batch_are_both_written(spark: Spark) -> None:
+    for run in ("run-1", "run-2"):
+        spark.save([["a"]], replace(IN_QUERY, run_id=run), topic="t")
+        spark.save([["b"]], replace(IN_QUERY, run_id=run), topic="u")
+    assert (spark.group.values("t"), spark.group.values("u")) == ([b"a"], [b"b"])
+
+
+def test_two_writes_of_one_batch_to_one_topic_are_refused_and_lose_nothing_once_named(spark: Spark) -> None:
+    """Without the refusal the second write would find its transaction committed and drop its records in silence."""
+    spark.save([["a"]], IN_QUERY)
+    with pytest.raises(ConfigError, match="txnId"):
+        spark.save([["b"]], IN_QUERY)
+    again = replace(IN_QUERY, run_id="run-2")
+    spark.save([["a"]], again)
+    spark.save([["b"]], again, txnId="second")
+    assert spark.group.values("t") == [b"a", b"b"]
+
+
+def test_a_second_write_is_refused_also_when_the_first_was_committed_before_a_crash(spark: Spark) -> None:
+    spark.save([["a"]], IN_QUERY)
+    again = replace(IN_QUERY, run_id="run-2")
+    spark.save([["a"]], again)
+    with pytest.raises(ConfigError, match="txnId"):
+        spark.save([["b"]], again)
+
+
+def test_a_write_that_failed_may_be_tried_again_within_its_batch(spark: Spark) -> None:
+    writer = hop(spark.writer())
+    messages = spark.tasks(writer, [["a"]], IN_QUERY)
+    writer.abort(messages)
+    spark.save([["a"]], IN_QUERY)
+    assert spark.group.values("t") == [b"a"]
+
+
+def test_two_writes_at_once_to_one_topic_are_told_apart(spark: Spark) -> None:
+    first, second = hop(spark.writer()), hop(spark.writer())
+    of_first = spark.tasks(first, [["a"]], IN_QUERY)
+    of_second = spark.tasks(second, [["b"]], IN_QUERY)
+    first.commit(of_first)
+    with pytest.raises(ConfigError, match="txnId"):
+        second.commit(of_second)
+    assert spark.group.values("t") == [b"a"]
+
+
+def test_the_same_topic_in_two_groups_is_two_writes(spark: Spark, make_group: Callable[[], Any]) -> None:
+    other = make_group()
+    spark.save([["a"]], IN_QUERY)
+    spark.save([["a"]], IN_QUERY, **{"dledger.bootstrap.servers": other.address})
+    assert (spark.group.values("t"), other.values("t")) == ([b"a"], [b"a"])
+
+
+def test_a_stream_with_a_topic_column_commits_all_topics_at_once(spark: Spark) -> None:
+    options = spark.options()
+    del options["topic"]
+    writer = LogStreamWriter(options, BY_TOPIC, False)
+    spark.task = IN_QUERY
+    rows = pa.record_batch({"value": ["1", "2", "3"], "topic": ["a", "b", "a"]})
+    message = hop(writer).write(iter([rows]))
+    assert (spark.group.values("a"), spark.group.values("b")) == ([], [])
+    writer.commit([message], 5)
+    assert (spark.group.values("a"), spark.group.values("b")) == ([b"1", b"3"], [b"2"])
+
+
+def test_a_missing_topic_is_an_error_on_the_driver_when_it_is_not_to_be_created(spark: Spark) -> None:
+    spark.group.create_topic("orders")
+    with pytest.raises(TopicNotFound, match=r"'t' does not exist.*orders"):
+        spark.writer(createTopic="false")
+
+
+def test_a_topic_is_created_with_the_partitions_of_the_option(spark: Spark) -> None:
+    spark.save([["a"]], **{"createTopic.partitions": "3"})
+    assert spark.group.topic("t").partitions == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda options: LogWriter(options, FRAME, True), "mode overwrite would replace.*append"),
+        (lambda options: LogStreamWriter(options, FRAME, True), "output mode complete would replace.*append"),
+        (lambda options: LogStreamWriter({**options, "txnId": "x"}, FRAME, False), "txnId"),
+    ],
+)
+def test_a_mode_that_a_log_does_not_have_is_refused_with_the_way_out(
+    spark: Spark, make: Callable[[dict[str, str]], Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(spark.options())

@@ -1,0 +1,92 @@
+"""Offsets in options and in the checkpoint."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dledger.datasource.loss import check_order, keep_or_fail
+from dledger.datasource.offsets import StreamOffset, batch_start, parse_positions, resolve
+from dledger.errors import ConfigError, OffsetOutOfRange
+
+BEGINS, ENDS = {"t": {0: 5, 1: 0}}, {"t": {0: 9, 1: 3}}
+
+
+def test_an_offset_in_the_checkpoint_has_the_documented_form() -> None:
+    assert StreamOffset({"orders": {0: 123}}, {"orders": "id"}).as_json() == {
+        "v": 1,
+        "logs": {"orders": {"id": "id", "p": {"0": 123}}},
+    }
+
+
+def test_an_offset_comes_back_from_the_checkpoint_as_the_same_text() -> None:
+    """Spark compares texts to see whether there is anything new."""
+    offset = StreamOffset({"b": {1: 2, 0: 1}, "a": {0: 7}}, {"a": "x", "b": "y"}, begin={"b": {1: 1, 0: 0}})
+    text = json.dumps(offset.as_json())
+    assert json.dumps(StreamOffset.from_json(json.loads(text)).as_json()) == text
+
+
+@pytest.mark.parametrize("data", [{}, {"v": 2, "logs": {}}, {"v": 1, "logs": 3}, {"v": 1, "logs": {"a": {"p": {}}}}])
+def test_a_foreign_offset_in_the_checkpoint_is_refused(data: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="checkpoint"):
+        StreamOffset.from_json(data)
+
+
+def test_the_first_batch_starts_where_its_end_says_and_not_where_the_start_says_now() -> None:
+    planned = StreamOffset({"t": {0: 10}}, {"t": "x"}, begin={"t": {0: 5}})
+    asked_again_after_a_crash = StreamOffset({"t": {0: 99}}, {"t": "x"}, init=True)
+    assert batch_start(asked_again_after_a_crash, planned) == {"t": {0: 5}}
+
+
+def test_a_later_batch_starts_where_the_one_before_ended() -> None:
+    before = StreamOffset({"t": {0: 10}}, {"t": "x"}, begin={"t": {0: 5}})
+    assert batch_start(before, StreamOffset({"t": {0: 20}}, {"t": "x"})) == {"t": {0: 10}}
+
+
+def test_a_batch_without_a_known_start_is_refused() -> None:
+    with pytest.raises(ConfigError, match="partition 1"):
+        batch_start(StreamOffset({"t": {0: 1}}, {"t": "x"}), StreamOffset({"t": {0: 1, 1: 1}}, {"t": "x"}))
+
+
+def test_offsets_of_an_option_are_resolved_against_what_is_kept() -> None:
+    assert resolve("o", "earliest", BEGINS, ENDS) == BEGINS
+    assert resolve("o", "latest", BEGINS, ENDS) == ENDS
+    assert resolve("o", parse_positions("o", '{"t": {"0": -2, "1": -1}}'), BEGINS, ENDS) == {"t": {0: 5, 1: 3}}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ('{"t": {"0": 5}}', ConfigError, "missing: t/1"),
+        ('{"t": {"0": 5, "1": 0, "2": 0}}', ConfigError, "not subscribed: t/2"),
+        ('{"t": {"0": 10, "1": 0}}', OffsetOutOfRange, "from 5 up to, not including, 9"),
+    ],
+)
+def test_offsets_of_an_option_that_do_not_fit_are_refused(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        resolve("o", parse_positions("o", text), BEGINS, ENDS)
+
+
+def test_lost_records_are_an_error_that_names_every_range() -> None:
+    with pytest.raises(OffsetOutOfRange, match=r"t/0 offsets 2 to 4; u/0 offsets 0 to 6"):
+        keep_or_fail({"t": {0: 2}, "u": {0: 0}}, {"t": {0: 9}, "u": {0: 7}}, {"t": {0: 5}, "u": {0: 8}}, fail=True)
+
+
+def test_lost_records_are_skipped_when_that_is_wanted(caplog: pytest.LogCaptureFixture) -> None:
+    starts = {"t": {0: 2}, "u": {0: 0}}
+    assert keep_or_fail(starts, {"t": {0: 9}, "u": {0: 7}}, {"t": {0: 5}, "u": {0: 8}}, fail=False) == {
+        "t": {0: 5},
+        "u": {0: 7},
+    }
+    assert "t/0 offsets 2 to 4; u/0 offsets 0 to 6" in caplog.text
+
+
+def test_removed_records_behind_an_empty_range_are_no_loss() -> None:
+    assert keep_or_fail({"t": {0: 2}}, {"t": {0: 2}}, {"t": {0: 5}}, fail=True) == {"t": {0: 2}}
+
+
+def test_a_range_that_ends_before_it_starts_is_refused() -> None:
+    with pytest.raises(OffsetOutOfRange, match="from offset 7 to 3"):
+        check_order({"t": {0: 7}}, {"t": {0: 3}}, "here")
