@@ -1,102 +1,105 @@
 """The catalog on disk: a snapshot now and then, so that a restart replays little and old entries can go.
 
-``catalog/snapshot`` in the node's directory is replaced as a whole; the rows of the topic index lie beside it in the
-tables of `dledger.store.tables`. Both can be rebuilt from a log that still has its first entry.
+Snapshots and the rows of the topic index lie in the node's directory beside the log (``snapshot/``, ``tables/``). Both
+can be rebuilt from a log that still has its first entry.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from dledger.catalog.catalog import Catalog
 from dledger.errors import CorruptStore, StorageError
 from dledger.store.api import LogStore
-from dledger.store.files import Disk
+from dledger.store.files import Disk, DiskFile
+from dledger.store.snapshot import SnapshotFiles
 from dledger.store.tables import TableFiles
 from dledger.types import NO_INDEX, Index
 
 logger = logging.getLogger(__name__)
 
-DIRECTORY: Final = "catalog"
-SNAPSHOT: Final = "snapshot"
-TEMPORARY: Final = "snapshot.tmp"
+SNAPSHOTS: Final = "snapshot"
+TABLES: Final = "tables"
 
 
 class Checkpoints:
-    """Saves and restores one node's catalog."""
+    """Saves and restores one node's catalog.
+
+    Raises:
+        StorageError: the disk failed; so do all methods.
+    """
 
     def __init__(self, directory: Path, disk: Disk) -> None:
-        self._directory = directory / DIRECTORY
-        self._disk = disk
-        disk.mkdir(self._directory)
-        self._tables = TableFiles(self._directory, disk)
+        self._directory = directory
+        try:
+            self._tables = TableFiles(directory / TABLES, disk)
+            self._snapshots = SnapshotFiles(directory / SNAPSHOTS, disk)
+        except OSError as error:
+            raise self._failed("open", error) from error
         self.index: Index = NO_INDEX
-        """Applied index of the snapshot that is durable; entries above it are needed for the next start."""
+        """Applied index of the newest durable snapshot."""
+        self.oldest_index: Index = NO_INDEX
+        """Of the oldest one that is kept: entries above it are needed for the next start."""
 
     def restore(self, store: LogStore) -> Catalog:
-        """The newest saved catalog, or an empty one when the log is whole and everything can be applied again.
+        """The newest sound catalog, or an empty one when the log is whole and everything can be applied again.
 
         Raises:
             CorruptStore: there is no usable snapshot, and the log's oldest entries are gone.
         """
-        reason = "there is no catalog snapshot"
-        data = self._load()
-        if data is not None:
-            try:
-                catalog = Catalog.restore(data, self._tables)
-            except CorruptStore as error:
-                reason = str(error)
-            else:
-                if store.begin_index - 1 <= catalog.applied_index <= store.end.position.index:
-                    self.index = catalog.applied_index
+        reason = "there is no usable snapshot of the catalog"
+        try:
+            found = self._snapshots.load(store.end.position.index)
+            for skipped in self._snapshots.skipped:
+                logger.error("%s", skipped)
+            if found is not None and found[0] >= store.begin_index - 1:
+                try:
+                    catalog = Catalog.restore(found[1], self._tables)
+                except CorruptStore as error:
+                    reason = str(error)
+                else:
+                    self._note(found[0])
                     return catalog
-                reason = (
-                    f"the catalog snapshot is of entry {catalog.applied_index}, "
-                    f"the log has {store.begin_index} to {store.end.position.index}"
+            if store.begin_index > 0:
+                raise CorruptStore(
+                    f"{self._directory}: {reason}, and the log begins at entry {store.begin_index}, so the catalog "
+                    f"cannot be rebuilt; let this node start anew with an empty directory"
                 )
-        if store.begin_index > 0:
-            raise CorruptStore(
-                f"{self._directory}: {reason}, and the log begins at entry {store.begin_index}, so it cannot be "
-                f"rebuilt; let this node start anew with an empty directory"
-            )
-        if store.end.position.index >= 0:
-            logger.warning("%s: %s; the whole log is applied again", self._directory, reason)
-        return Catalog(self._tables)
+            if store.end.position.index >= 0:
+                logger.warning("%s: %s; the whole log is applied again", self._directory, reason)
+            return Catalog(self._tables)
+        except OSError as error:
+            raise self._failed("read", error) from error
 
-    def save(self, data: bytes, index: Index, store: LogStore) -> None:
-        """Make ``data``, the catalog as of ``index``, the snapshot. Blocks; runs on a thread of its own.
+    def begin(self) -> list[DiskFile]:
+        """On the thread that owns the catalog: the files whose bytes the snapshot taken now counts on."""
+        try:
+            return self._tables.write()
+        except OSError as error:
+            raise self._failed("write", error) from error
 
-        Raises:
-            StorageError: the disk failed.
-        """
+    def save(self, data: bytes, index: Index, files: list[DiskFile], store: LogStore) -> None:
+        """Make ``data``, the catalog as of ``index``, the newest snapshot. Blocks; runs on a thread of its own."""
         try:
             if store.durable.index < index:
                 store.sync()  # a snapshot is never ahead of the log it sums up
-            self._tables.sync()
-            temporary, target = self._directory / TEMPORARY, self._directory / SNAPSHOT
-            with suppress(FileNotFoundError):
-                self._disk.unlink(temporary)
-            file = self._disk.open(temporary, create=True)
-            file.pwritev([data], 0)
-            file.fdatasync()
-            self._disk.rename(temporary, target)
-            self._disk.fsync_dir(self._directory)
+            for file in files:
+                file.fdatasync()
+            self._snapshots.save(index, data)
+            self._note(index)
         except OSError as error:
-            raise StorageError(f"{self._directory}: cannot save the catalog: {error}") from error
-        self.index = index
+            raise self._failed("save", error) from error
 
     def close(self) -> None:
         self._tables.close()
 
-    def _load(self) -> bytes | None:
-        path = self._directory / SNAPSHOT
-        try:
-            if not self._disk.exists(path):
-                return None
-            file = self._disk.open_read_only(path)
-            return file.pread(file.size(), 0)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be read: {error}") from error
+    def _note(self, index: Index) -> None:
+        oldest = self._snapshots.oldest()
+        self.index, self.oldest_index = index, index if oldest is None else oldest
+
+    def _failed(self, what: str, error: OSError) -> StorageError:
+        if isinstance(error, StorageError):
+            return error
+        return StorageError(f"{self._directory}: cannot {what} the catalog: {error}")

@@ -152,7 +152,7 @@ class House:
         limit = min(
             raft.committed_index,
             self._applier.applied_index,
-            self._checkpoints.index,
+            self._checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
         )
         if raft.role is Role.LEADER:
@@ -195,10 +195,15 @@ class House:
         index = self._catalog.applied_index
         if self._saving is not None or index <= self._checkpoints.index or self._driver.failed:
             return None
+        try:
+            files = self._checkpoints.begin()
+        except StorageError as error:
+            self._driver.fail(error)
+            return None
         data = self._catalog.snapshot()
         self._checkpoint_pos = self._applier.applied_pos
         self._store.note_commit(index)
-        self._saving = self._driver.on_reader(self._checkpoints.save, data, index, self._store)
+        self._saving = self._driver.on_reader(self._checkpoints.save, data, index, files, self._store)
         self._saving.add_done_callback(lambda done: self._saved(index, done))
         return self._saving
 
@@ -208,7 +213,7 @@ class House:
             return
         error = done.exception()
         if error is None:
-            self._catalog.saved(index)
+            self._catalog.saved(self._checkpoints.oldest_index)
             logger.debug("catalog saved as of entry %d", index)
         else:
             self._driver.fail(error)

@@ -78,6 +78,14 @@ class FileTable:
             self._waiting.clear()
             self._dirty = True
 
+    def take_dirty(self) -> DiskFile | None:
+        """Write the waiting rows; the file when it needs a sync, which the caller now owes it."""
+        self.write()
+        if not self._dirty:
+            return None
+        self._dirty = False
+        return self._file
+
     def sync(self) -> None:
         """Make all rows durable."""
         self.write()
@@ -249,6 +257,15 @@ class TableFiles:
         """All tables there are."""
         stems = (file.rpartition(".") for file in self._disk.listdir(self._directory))
         return sorted({stem for stem, _, number in stems if number.isdecimal()})
+
+    def write(self) -> list[DiskFile]:
+        """Hand all waiting rows to the files, and return those that have to be synced to make them durable.
+
+        For an owner that syncs on another thread than the one that appends. Raises OSError.
+        """
+        with self._lock:
+            tables = list(self._tables.values())
+        return [file for table in tables if (file := table.take_dirty()) is not None]
 
     def sync(self) -> None:
         """Make the rows of all tables durable. Raises OSError; the owner stops the node then (D2)."""

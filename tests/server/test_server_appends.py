@@ -1,0 +1,307 @@
+"""Writes: acknowledged when a quorum has them on disk, answered truthfully when not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
+from dledger.messages.client import AppendRequest
+from dledger.messages.codes import Code
+from dledger.messages.command import (
+    CommitTransaction,
+    CreateTopic,
+    DeleteTopic,
+    InitProducer,
+    OpenStage,
+    StageSum,
+)
+
+MIB = 1 << 20
+
+
+def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
+    return encode_header(BodyHeader(Kind.DATA, topic_id, fields.pop("partition", 0), count, **fields)) + payload
+
+
+def test_an_append_is_answered_with_its_offset(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        first = await client.append(body(topic, count=3))
+        second = await client.append(body(topic, count=2))
+        assert (first.code, first.base_offset) == (Code.SUCCESS, 0)
+        assert (second.code, second.base_offset) == (Code.SUCCESS, 3)
+        assert second.index == first.index + 1
+
+    play(story)
+
+
+def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(500)]
+        answers = [(await future)[0] for future in futures]
+        assert [answer.base_offset for answer in answers] == list(range(500))
+
+    play(story)
+
+
+def test_appends_of_one_pass_go_to_the_followers_together(play: Callable[..., None]) -> None:
+    """One proposal for what came in one read, not one for each request."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        leader = await group.leader()
+        sizes: list[int] = []
+        propose = leader.driver.propose
+        leader.driver.propose = lambda bodies: sizes.append(len(bodies)) or propose(bodies)
+        futures = [client.start(AppendRequest(timeout_ms=10_000), body(topic)) for _ in range(100)]
+        for future in futures:
+            await future
+        assert sum(sizes) == 100
+        assert len(sizes) < 10
+
+    play(story)
+
+
+def test_an_append_to_an_unknown_topic_is_refused_and_writes_nothing(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        leader = await group.leader()
+        end = leader.raft.end_index
+        answer = await client.append(body(77))
+        assert answer.code is Code.UNKNOWN_TOPIC
+        assert "77" in answer.message
+        assert leader.raft.end_index == end
+
+    play(story, 1)
+
+
+def test_an_append_to_a_partition_that_is_not_there_is_refused(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t", partitions=2)
+        assert (await client.append(body(topic, partition=2))).code is Code.UNKNOWN_TOPIC
+        assert (await client.append(body(topic, partition=1))).code is Code.SUCCESS
+
+    play(story, 1)
+
+
+def test_an_append_to_a_follower_names_the_leader(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client(await group.follower())
+        answer = await client.append(body(1))
+        assert answer.code is Code.NOT_LEADER
+        assert answer.leader_id == (await group.leader()).node.node_id
+        assert answer.leader_id in answer.message
+
+    play(story)
+
+
+def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        answer = await client.append(body(topic, bytes(MIB)))
+        assert answer.code is Code.RECORD_TOO_LARGE
+        assert str(MIB) in answer.message
+        assert (await client.append(body(topic))).code is Code.SUCCESS
+
+    play(story, 1)
+
+
+def test_a_body_of_the_largest_size_is_taken(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        data = body(topic, bytes(MIB - 64))
+        assert (await client.append(data)).code is Code.SUCCESS
+        assert (await client.fetch(topic, 0))[1] == [data]
+
+    play(story)
+
+
+@pytest.mark.parametrize("data", [b"", b"short", b"x" * 100, encode_header(BodyHeader(Kind.COMMAND)) + b"\x90"])
+def test_an_append_that_is_no_batch_is_malformed(play: Callable[..., None], data: bytes) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        assert (await client.append(data)).code is Code.MALFORMED
+
+    play(story, 1)
+
+
+def test_more_than_the_leader_may_hold_is_refused_and_retriable(play: Callable[..., None]) -> None:
+    """LEADER_PENDING_FULL is definite: what was refused is not in the log."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        data = body(topic, bytes(30_000))
+        futures = [client.start(AppendRequest(timeout_ms=10_000), data) for _ in range(20)]
+        codes = [(await future)[0].code for future in futures]
+        assert set(codes) == {Code.SUCCESS, Code.LEADER_PENDING_FULL}
+        assert (await client.append(data)).base_offset == codes.count(Code.SUCCESS)
+
+    play(story, pending_bytes=100_000)
+
+
+def test_a_client_that_sends_too_much_is_not_read_until_it_was_answered(play: Callable[..., None]) -> None:
+    """All of it gets in, although it is far more than the node may hold at once."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        leader = await group.leader()
+        data, held = body(topic, bytes(500_000)), 0
+        futures = [client.start(AppendRequest(timeout_ms=10_000), data) for _ in range(60)]
+        while not all(future.done() for future in futures):
+            held = max(held, leader.writes.held_bytes)
+            await asyncio.sleep(0)
+        assert {future.result()[0].code for future in futures} == {Code.SUCCESS}
+        assert 0 < held <= 3 * MIB
+
+    play(story, max_client_bytes=2 * MIB)
+
+
+def test_a_command_is_answered_with_what_the_catalog_made_of_it(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        assert await client.create("t", partitions=3) == 1
+        again = await client.execute(CreateTopic(name="t", log_id="other"))
+        assert again.code is Code.TOPIC_EXISTS
+        assert "'t'" in again.message
+        assert (await client.execute(DeleteTopic(name="t"))).code is Code.SUCCESS
+        assert (await client.execute(DeleteTopic(name="t"))).code is Code.UNKNOWN_TOPIC
+
+    play(story)
+
+
+def test_a_command_is_stamped_with_the_leaders_clock(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        await client.execute(InitProducer(producer_name="p", time_ms=5))
+        assert (await group.leader()).catalog.clock_ms > 1_600_000_000_000
+
+    play(story, 1)
+
+
+def test_d9_a_retried_append_gets_its_first_answer(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        session = (await client.execute(InitProducer(producer_name="p"))).result
+        data = body(topic, producer_id=session["producer_id"], producer_epoch=session["epoch"], sequence=0, count=5)
+        first, again = await client.append(data), await client.append(data)
+        assert (first.code, first.base_offset) == (again.code, again.base_offset) == (Code.SUCCESS, 0)
+        assert (await client.offsets("t")).offsets == {"t": {0: 5}}
+
+    play(story)
+
+
+def test_d9_a_retry_after_a_change_of_leader_is_not_taken_twice(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        session = (await client.execute(InitProducer(producer_name="p"))).result
+        batches = [
+            body(topic, producer_id=session["producer_id"], producer_epoch=session["epoch"], sequence=n, count=2)
+            for n in range(10)
+        ]
+        first = [(await client.append(data)).base_offset for data in batches]
+        await group.kill((await group.leader()).node.node_id)
+        client = await group.client()
+        assert [(await client.append(data)).base_offset for data in batches] == first
+        assert (await client.offsets("t")).offsets == {"t": {0: 20}}
+
+    play(story)
+
+
+def test_a_fenced_producer_is_refused(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        old = (await client.execute(InitProducer(producer_name="p"))).result
+        await client.execute(InitProducer(producer_name="p"))
+        data = body(topic, producer_id=old["producer_id"], producer_epoch=old["epoch"])
+        assert (await client.append(data)).code is Code.PRODUCER_FENCED
+
+    play(story, 1)
+
+
+def test_staged_batches_get_their_offsets_with_the_commit(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        stage = (await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))).result
+        number = stage["stage_id"]
+        staged = [body(topic, b"%d" % n, producer_id=number, sequence=n, flags=Flag.STAGED) for n in range(3)]
+        assert {(await client.append(data)).base_offset for data in staged} == {-1}
+        assert (await client.append(body(topic))).base_offset == 0
+        assert (await client.offsets("t")).offsets == {"t": {0: 1}}
+        commit = CommitTransaction(
+            writer_id="w", sequence=0, stages=(StageSum(stage_id=number, batches=3, records=3),)
+        )
+        done = await client.execute(commit)
+        assert done.result["offsets"] == {"t": {0: [1, 4]}}
+        assert (await client.execute(commit)).result["repeated"] is True
+        assert (await client.fetch(topic, 1))[1] == staged
+
+    play(story)
+
+
+def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it_may_be_kept(
+    play: Callable[..., None],
+) -> None:
+    """Two nodes are dead: WAIT_QUORUM_ACK_TIMEOUT or TERM_CHANGED, both indefinite."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        leader = await group.leader()
+        for name in [node for node in group.nodes if node != leader.node.node_id]:
+            await group.kill(name)
+        answer = await client.append(body(topic, count=7), timeout_ms=300)
+        assert answer.code in {Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED}
+        assert "may" in answer.message
+
+    play(story)
+
+
+def test_two_dead_nodes_come_back_and_writes_go_on(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await client.append(body(topic))
+        leader = await group.leader()
+        dead = [node for node in group.nodes if node != leader.node.node_id]
+        for name in dead:
+            await group.kill(name)
+        await client.append(body(topic), timeout_ms=200)
+        await group.start(*dead)
+        client = await group.client()
+        assert (await client.append(body(topic))).code is Code.SUCCESS
+        await group.agree()
+        assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
+
+    play(story)
+
+
+def test_writes_that_wait_when_the_node_stops_get_an_indefinite_answer(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        leader = await group.leader()
+        for name in [node for node in group.nodes if node != leader.node.node_id]:
+            await group.kill(name)
+        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        await asyncio.sleep(0)
+        await group.stop(leader.node.node_id)
+        assert (await waiting)[0].code in {Code.TERM_CHANGED, Code.WAIT_QUORUM_ACK_TIMEOUT}
+
+    play(story)
