@@ -245,6 +245,7 @@ class FileStore:
                 self._marks.lower_to(end)
                 self._data.drop_behind(end.end_pos)
                 self._data.cut(end.end_pos)
+                self._index.cut_behind(after)
             self._terms.truncate(after)
             self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger.messages.entry import Entry
-from dledger.store.segments import SegmentFiles
+from dledger.store.segments import SegmentFiles, first_nonzero
 from dledger.types import Index, Term
 
 UNIT: Final = struct.Struct(">iqiqq")
@@ -66,6 +66,14 @@ class LogIndex:
             self.files.allocate(index * UNIT_SIZE)
             self.files.pwritev(index * UNIT_SIZE, [b"".join(units[at : at + count])])
             at += count
+
+    def cut_behind(self, index: int) -> None:
+        """No unit stands behind that of ``index``."""
+        offset = (index + 1) * UNIT_SIZE
+        if self.files.starts and first_nonzero(self.files, max(offset, self.files.starts[0])) is not None:
+            self.files.drop_behind(offset)
+            if self.files.has(offset):
+                self.files.cut(offset)
 
     def put_changed(self, entry: Entry) -> bool:
         """Write an entry's unit unless it stands there already; says whether it was written."""

@@ -131,7 +131,8 @@ class Reader:
                 break
             entry, reason = self._check(data[at : at + size], index, pos, chain)
             if entry is None and not entries and "chainCrc" in reason:
-                entry, reason = self._check(data[at : at + size], index, pos, self.chain_before(begin, view, thorough=True))
+                thorough = self.chain_before(begin, view, thorough=True)
+                entry, reason = self._check(data[at : at + size], index, pos, thorough)
             if entry is None:
                 if entries:
                     break

@@ -22,7 +22,7 @@ from dledger.messages.entry import HEADER, HEADER_SIZE, Entry, LogEnd
 from dledger.store.api import Fault, RecoveryReport
 from dledger.store.logindex import LogIndex, Unit
 from dledger.store.open_parts import Parts
-from dledger.store.scan import Bad, Finish, Good, Walker
+from dledger.store.scan import Bad, Finish, Good, Padding, Walker
 from dledger.store.segments import SegmentFiles
 from dledger.store.state import Mark
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position, Term
@@ -81,6 +81,7 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
     if end.position.index < begin_index:
         end = LogEnd(NOWHERE if begin_index == 0 else end.position, begin_pos, max(begin_chain, 0))
     _drop_spare(parts, end)
+    parts.index.cut_behind(end.position.index)
     parts.index.files.sync()
     report = RecoveryReport(
         begin_index=begin_index,
@@ -170,6 +171,8 @@ def rebuild_index(data: SegmentFiles, index: LogIndex, start: int, stop: LogEnd)
     before = LogEnd(Position(NO_TERM, Index(first - 1)), start, 0)
     rebuilt = 0
     for event in Walker(data, before, None, stop).walk():
+        if isinstance(event, Padding):
+            continue
         if isinstance(event, Finish):
             break
         pos = event.entry.pos if isinstance(event, Good) else event.pos
@@ -202,7 +205,7 @@ def _walk(
                 )
             _keep_faulty(parts, event, found)
             unsure = event.resume != known.end_pos
-        else:
+        elif isinstance(event, Finish):
             if unsure:
                 raise CorruptStore(
                     f"{parts.data.path(end.end_pos)}: damage from entry {end.position.index} to the end of the log "

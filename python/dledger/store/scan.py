@@ -12,11 +12,10 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.messages.entry import HEADER, HEADER_SIZE, MAGIC_BLANK, MIN_BLANK_SIZE, Entry, LogEnd, body_is_sound, parse
-from dledger.store.segments import SegmentFiles
+from dledger.store.segments import CHUNK, SegmentFiles, first_nonzero
 from dledger.types import Buffer, Index, Position
 
 MAX_MAGIC: Final = 3
-CHUNK: Final = 1 << 20
 
 
 class Chain:
@@ -73,6 +72,14 @@ class Bad:
 
 
 @dataclass(frozen=True, slots=True)
+class Padding:
+    """The rest of a file, behind its last entry."""
+
+    pos: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """Nothing to believe from ``pos`` on. An empty ``reason``: only zeros are there."""
 
@@ -81,7 +88,7 @@ class Finish:
     file: str = ""
 
 
-Event = Good | Bad | Finish
+Event = Good | Bad | Padding | Finish
 
 
 class Walker:
@@ -125,6 +132,7 @@ class Walker:
                 pos = found.end_pos
                 yield Good(found)
             elif isinstance(found, int):
+                yield Padding(pos, found - pos)
                 pos = found
             else:
                 event = self._damage(pos, found)
@@ -215,7 +223,7 @@ class Walker:
                     if after is not None and after.index == due + 1:
                         self._chain.skip(bytes(self.bytes_at(pos, HEADER_SIZE)))
                         return after
-        after = self._search(pos + 1, due)
+        after = self.search(pos + 1, due)
         if after is not None and after.index > due:
             self._chain.forget()
         return after
@@ -233,7 +241,7 @@ class Walker:
             return None
         return entry
 
-    def _search(self, pos: int, due: int) -> Entry | None:
+    def search(self, pos: int, due: int) -> Entry | None:
         """Look at every byte from ``pos`` to the end of the files for an entry that belongs to this log."""
         while self._data.has(pos):
             stop = pos + self.remaining(pos)
@@ -255,24 +263,6 @@ class Walker:
     def _only_zeros(self, pos: int) -> bool:
         """Whether nothing but zeros stands from ``pos`` on, in this file and in those behind it."""
         return first_nonzero(self._data, pos) is None
-
-
-def first_nonzero(data: SegmentFiles, pos: int) -> int | None:
-    """The first byte from ``pos`` to the end of all files that is not zero. Holes are skipped, not read."""
-    while data.has(pos):
-        stop = pos - pos % data.file_size + data.file_size
-        while pos < stop:
-            found = data.next_data(pos)
-            if found is None:
-                break
-            block = data.pread(found, CHUNK)
-            if not block:
-                break
-            if block.count(0) != len(block):
-                return found + len(block) - len(block.lstrip(b"\0"))
-            pos = found + len(block)
-        pos = stop
-    return None
 
 
 def _blank(size: int) -> bytes:

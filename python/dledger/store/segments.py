@@ -19,6 +19,8 @@ from dledger.types import Buffer
 NEW_SUFFIX: Final = ".new"
 """A file that is not ready; removed when the store is opened."""
 MAX_HANDLES: Final = 256
+CHUNK: Final = 1 << 20
+"""Bytes read at a time when much is."""
 
 
 def file_name(start: int) -> str:
@@ -208,3 +210,20 @@ class SegmentFiles:
         """Let go of all files; readers that hold one may finish."""
         with self._lock:
             self._handles.clear()
+
+
+def first_nonzero(data: SegmentFiles, pos: int, end: int | None = None) -> int | None:
+    """The first byte from ``pos`` to ``end``, or to the end of all files, that is not zero. Holes are not read."""
+    while data.has(pos) and (end is None or pos < end):
+        stop = pos - pos % data.file_size + data.file_size
+        stop = stop if end is None else min(stop, end)
+        while pos < stop:
+            found = data.next_data(pos)
+            block = data.pread(found, min(CHUNK, stop - found)) if found is not None and found < stop else b""
+            if found is None or not block:
+                break
+            if block.count(0) != len(block):
+                return found + len(block) - len(block.lstrip(b"\0"))
+            pos = found + len(block)
+        pos = stop
+    return None

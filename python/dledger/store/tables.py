@@ -2,7 +2,7 @@
 
 ::
 
-    data/../tables/<name>.<first row, 20 digits>
+    tables/<name>.<first row, 20 digits>
     byte 0                                                           64
          | "DLtb" | version | row size | first row | crc32 | zeros ... | row | crc32 | row | crc32 ...
 
@@ -278,3 +278,21 @@ class TableFiles:
         """Let go of the files; waiting rows that were not synced are lost, as in a crash."""
         with self._lock:
             self._tables.clear()
+
+
+def verify_table_file(file: DiskFile) -> str:
+    """What is wrong with a table file, "" for nothing. Reads all of it."""
+    header = unpack_header(file.pread(HEADER_BYTES, 0))
+    if header is None:
+        return "the table's header is damaged"
+    row_size, first = header
+    step = row_size + CRC_BYTES
+    rows, rest = divmod(file.size() - HEADER_BYTES, step)
+    for at in range(0, rows, CHUNK_ROWS):
+        block = file.pread(min(CHUNK_ROWS, rows - at) * step, HEADER_BYTES + at * step)
+        for offset in range(0, len(block), step):
+            number = first + at + offset // step
+            row, crc = block[offset : offset + row_size], block[offset + row_size : offset + step]
+            if crc32(row, number & 0xFFFFFFFF).to_bytes(CRC_BYTES, "big") != crc:
+                return f"row {number} is damaged"
+    return f"{rest} bytes behind the last row" if rest else ""
