@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -16,6 +17,7 @@ from dledger.messages.client import OffsetKind, TopicInfo
 from dledger.types import Buffer
 
 T = TypeVar("T")
+LOOPBACK: Final = {"127.0.0.1", "::1", "[::1]", "localhost"}
 WHOLE: Final = 1 << 62
 """A piece size that nothing reaches: one piece, with the bytes of the whole range."""
 
@@ -27,9 +29,21 @@ class Address:
     bootstrap_servers: str
     settings: dict[str, Any] = field(default_factory=dict)
     """Client settings."""
+    local_to: str = ""
+    """Host of a group that listens on loopback, which only that host can reach."""
 
     def client(self) -> Client:
-        """This process's client for the group."""
+        """This process's client for the group.
+
+        Raises:
+            ConfigError: the group listens on another machine's loopback.
+        """
+        if self.local_to and self.local_to != platform.node():
+            raise ConfigError(
+                f"this task runs on host {platform.node()}, but the group at {self.bootstrap_servers} can only be "
+                f"reached on host {self.local_to}: set option 'dledger.advertise.host' to that host's name when the "
+                "group is made, or use a group of its own machines with 'dledger.bootstrap.servers'"
+            )
         return shared_client(self.bootstrap_servers, **self.settings)
 
 
@@ -50,8 +64,9 @@ def find_group(options: Options, create: bool = False) -> Address:
 
     if options.peers:
         return Address(_own_node(options), settings)
-    path, replicas = options.path, options.replicas
-    return Address(connect_path(path, replicas, create=create, **options.settings.group), settings)
+    servers = connect_path(options.path, options.replicas, create=create, **options.settings.group)
+    hosts = {server.rpartition(":")[0] for server in servers.split(",")}
+    return Address(servers, settings, platform.node() if hosts <= LOOPBACK else "")
 
 
 def _own_node(options: Options) -> str:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -106,7 +106,7 @@ class Sink:
         need_group(options)
         columns = check_write_schema(schema, options.topic)
         address = find_group(options, create=True)
-        address = Address(address.bootstrap_servers, {**address.settings, "compression": options.compression})
+        address = replace(address, settings={**address.settings, "compression": options.compression})
         if options.topic and not options.create_topic:
             Log(options, address).topics([options.topic])
         return Sink(

@@ -1,0 +1,82 @@
+"""How options become a group that answers."""
+
+from __future__ import annotations
+
+import pickle
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from dledger.datasource.log import Address, Log, find_group
+from dledger.datasource.options import parse_options
+from dledger.datasource.sink import Sink
+from dledger.errors import ConfigError, PathError, Unavailable
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Records how groups of paths are asked for; they are then at 127.0.0.1:7."""
+    calls: list[dict[str, Any]] = []
+
+    def connect(path: str, replicas: int | None, **more: Any) -> str:
+        calls.append({"path": path, "replicas": replicas, **more})
+        return "127.0.0.1:7"
+
+    monkeypatch.setattr("dledger.embedded.group.connect_path", connect)
+    return calls
+
+
+def test_a_read_of_a_path_finds_a_group_and_a_write_makes_one(
+    local: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A typing error in a read must not leave a group behind."""
+    options = parse_options({"path": "/data/log", "replicas": "1", "dledger.flush": "async", "topic": "t"})
+    find_group(options)
+    Sink.plan(options, StructType([StructField("value", StringType())]))
+    asked = {"path": "/data/log", "replicas": 1, "flush": "async"}
+    assert local == [{**asked, "create": False}, {**asked, "create": True}]
+
+
+def test_a_path_without_a_group_is_an_error_in_a_read(tmp_path: Path) -> None:
+    with pytest.raises(PathError):
+        find_group(parse_options({"path": str(tmp_path / "typo"), "subscribe": "t"}))
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_task_on_another_host_says_why_it_cannot_reach_a_loopback_group(local: list[dict[str, Any]]) -> None:
+    address = pickle.loads(pickle.dumps(find_group(parse_options({"path": "/data/log"}))))
+    assert address.local_to == platform.node()
+    with pytest.raises(ConfigError, match=r"only be reached on host elsewhere.*dledger\.advertise\.host"):
+        replace(address, local_to="elsewhere").client()
+
+
+def test_a_group_whose_nodes_all_came_back_elsewhere_is_found_again(
+    local: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Callable[[], Any]] = [lambda: (_ for _ in ()).throw(Unavailable("nobody")), lambda: "yes"]
+    monkeypatch.setattr("dledger.datasource.log.shared_client", lambda *_, **__: answers.pop(0))
+    assert Log(parse_options({"path": "/data/log"})).ask(lambda client: client()) == "yes"
+    assert len(local) == 2
+
+
+def test_a_running_group_that_cannot_be_reached_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*_: Any, **__: Any) -> Any:
+        raise Unavailable("nobody")
+
+    monkeypatch.setattr("dledger.datasource.log.shared_client", nobody)
+    with pytest.raises(Unavailable):
+        Log(parse_options({"dledger.bootstrap.servers": "a:1"})).ask(lambda client: client)
+
+
+def test_an_own_node_needs_a_path_for_its_files() -> None:
+    with pytest.raises(ConfigError, match="keeps its files in the path"):
+        find_group(parse_options({"dledger.peers": "n0-h:1", "dledger.selfId": "n0"}))
+
+
+def test_an_address_of_servers_is_for_every_host() -> None:
+    assert find_group(parse_options({"dledger.bootstrap.servers": "127.0.0.1:9"})) == Address("127.0.0.1:9", {})

@@ -1,0 +1,104 @@
+"""Batch reads and writes with a real Spark and a real group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dledger import Client
+
+pytestmark = pytest.mark.spark
+
+
+def test_records_come_back_as_they_were_written(spark: SparkSession, table: Any, topic: str, client: Client) -> None:
+    """Null keys and values, headers, times and partitions included; the session's time zone changes nothing."""
+    time = datetime(2024, 3, 10, 7, 30, tzinfo=UTC)
+    rows = [
+        (b"k", b"v", time, 1, [(b"\xff", "h")]),
+        (None, b"", time, 0, []),
+        (b"", None, time, 1, None),
+    ]
+    frame = spark.createDataFrame(
+        [(k, v, t, p, h and [(name, data) for data, name in h]) for k, v, t, p, h in rows],
+        "key BINARY, value BINARY, timestamp TIMESTAMP, partition INT, "
+        "headers ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    )
+    table.write(frame, topic, **{"createTopic.partitions": 2})
+    read = table.read(topic, includeHeaders=True)
+    assert read.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+    got = sorted(read.selectExpr("*", "unix_micros(timestamp) AS us").collect(), key=lambda r: (r.partition, r.offset))
+    us = int(time.timestamp()) * 1_000_000
+    assert [(r.key, r.value, r.partition, r.offset, r.us, r.timestampType, r.topic) for r in got] == [
+        (None, b"", 0, 0, us, 0, topic),
+        (b"k", b"v", 1, 0, us, 0, topic),
+        (b"", None, 1, 1, us, 0, topic),
+    ]
+    assert [r.headers and [(h.key, bytes(h.value)) for h in r.headers] for r in got] == [[], [("h", b"\xff")], None]
+    assert client.end_offsets(topic) == {0: 1, 1: 2}
+
+
+def test_many_rows_are_all_there_once_in_whatever_number_of_tasks(spark: SparkSession, table: Any, topic: str) -> None:
+    table.write(spark.range(0, 100_000, 1, 3).selectExpr("CAST(id AS STRING) AS value"), topic, compression="zstd")
+    read = table.read(topic, minPartitions=5)
+    assert read.rdd.getNumPartitions() >= 5
+    total = read.selectExpr("COUNT(*)", "COUNT(DISTINCT value)", "MAX(offset)", "SUM(CAST(value AS BIGINT))").first()
+    assert tuple(total) == (100_000, 100_000, 99_999, sum(range(100_000)))
+
+
+def test_one_write_goes_to_the_topics_of_its_rows(spark: SparkSession, table: Any, topic: str) -> None:
+    frame = spark.range(10).selectExpr(f"concat('{topic}-', id % 2) AS topic", "CAST(id AS STRING) AS value")
+    table.write(frame)
+    assert sorted(table.values(f"{topic}-0")) == ["0", "2", "4", "6", "8"]
+    assert sorted(table.values(f"{topic}-1")) == ["1", "3", "5", "7", "9"]
+
+
+def test_a_task_that_fails_and_runs_again_writes_once(spark: SparkSession, table: Any, topic: str) -> None:
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        assert task is not None
+        for number, batch in enumerate(batches):
+            if number == 1 and task.attemptNumber() == 0 and task.partitionId() == 1:
+                raise RuntimeError("the first attempt fails in the middle")
+            yield batch
+
+    frame = spark.range(0, 60_000, 1, 2).selectExpr("CAST(id AS STRING) AS value").mapInArrow(fail_once, "value STRING")
+    table.write(frame, topic)
+    assert sorted(map(int, table.values(topic))) == list(range(60_000))
+
+
+def test_an_empty_frame_and_an_empty_topic_are_no_trouble(spark: SparkSession, table: Any, topic: str) -> None:
+    table.write(spark.range(0).selectExpr("CAST(id AS STRING) AS value"), topic, createTopic=True)
+    table.write(spark.range(1).selectExpr("'x' AS value"), topic)
+    assert table.values(topic) == ["x"]
+    assert table.read(topic, startingOffsets=f'{{"{topic}": {{"0": 1}}}}').count() == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (lambda t, topic: t.read(topic, startingOffset="earliest"), "did you mean 'startingOffsets'"),
+        (lambda t, topic: t.read("nowhere").count(), "topic 'nowhere' does not exist"),
+        (lambda t, topic: t.read(topic, startingOffsets=f'{{"{topic}": {{"0": 9}}}}').count(), "not including, 1"),
+        (lambda t, topic: t.read(topic, startingOffsets="{").count(), "write earliest, latest or offsets as in"),
+        (lambda t, topic: t.write(t.spark.range(1), topic), r"column 'id' \(bigint\) cannot be written"),
+        (lambda t, topic: t.write(t.spark.range(1).selectExpr("id AS value"), topic), "CAST\\(value AS STRING\\)"),
+        (lambda t, topic: t.write(t.spark.sql("SELECT 'x' AS value")), "which topic"),
+        (lambda t, topic: t.spark.sql("SELECT 'x' AS value").write.format("dledger").option("topic", topic)
+         .mode("overwrite").save(t.path), "a log only grows"),
+        (lambda t, topic: t.spark.read.format("dledger").option("subscribe", "t").load(f"{t.path}/group.json").count(),
+         "group.json"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_answered_through_spark_with_the_way_out(
+    spark: SparkSession, table: Any, topic: str, what: Any, message: str
+) -> None:
+    table.write(spark.sql("SELECT 'x' AS value"), topic)
+    with pytest.raises(PySparkException, match=message):
+        what(table, topic)

@@ -1,0 +1,178 @@
+"""Streams with a real Spark and a real group: exactly once through failures, restarts and replays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from dledger import Client
+from dledger.datasource.offsets import StreamOffset
+from dledger.streaming.reader import LogStreamReader
+from pyspark_dledger import DefaultSource
+
+pytestmark = pytest.mark.spark
+
+
+def run(writer: Any, checkpoint: str) -> Any:
+    """Run a query until it has read what was there when it started."""
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def append(client: Client, topic: str, first: int, last: int) -> None:
+    client.append(topic, [str(i).encode() for i in range(first, last)])
+
+
+def numbers(last: int) -> list[str]:
+    return [str(i) for i in range(last)]
+
+
+def test_a_stream_copies_a_topic_row_for_row_over_restarts(
+    spark: SparkSession, table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    client.create_topic(topic)
+    copy = f"{topic}-copy"
+    for first in (0, 500):
+        for i in range(first, first + 500, 100):
+            append(client, topic, i, i + 100)
+        source = table.stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=200)
+        writer = source.writeStream.format("dledger").option("topic", copy).option("path", table.path)
+        query = run(writer, checkpoint)
+        assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [200, 200, 100]
+    assert table.values(copy) == numbers(1000)
+    times = table.read(topic).join(table.read(copy).selectExpr("offset", "timestamp AS copied"), "offset")
+    assert times.where("timestamp != copied").count() == 0
+
+
+def test_a_batch_that_fails_after_its_writes_is_written_once_to_each_topic(
+    table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    """foreachBatch with two topics, and a third write to one of them under its own name."""
+    client.create_topic(topic)
+    append(client, topic, 0, 100)
+    fail = [True]
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        table.write(frame.select("value"), f"{topic}-a")
+        table.write(frame.select("value").where("offset < 10"), f"{topic}-b")
+        table.write(frame.select("value").where("offset >= 10"), f"{topic}-b", txnId="rest")
+        if fail.pop():
+            raise RuntimeError("after the writes")
+
+    source = table.stream(topic, startingOffsets="earliest")
+    with pytest.raises(StreamingQueryException):
+        run(source.writeStream.foreachBatch(write), checkpoint)
+    fail.append(False)
+    run(source.writeStream.foreachBatch(write), checkpoint)
+    assert table.values(f"{topic}-a") == numbers(100)
+    assert table.values(f"{topic}-b") == numbers(100)
+
+
+def test_two_writes_under_one_name_stop_the_query_and_swallow_nothing(
+    table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    client.create_topic(topic)
+    append(client, topic, 0, 10)
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        table.write(frame.select("value"), f"{topic}-a")
+        table.write(frame.select("value"), f"{topic}-a")
+
+    with pytest.raises(StreamingQueryException, match="txnId"):
+        run(table.stream(topic, startingOffsets="earliest").writeStream.foreachBatch(write), checkpoint)
+    assert table.values(f"{topic}-a") == numbers(10)
+
+
+def test_a_stream_from_latest_loses_nothing_when_its_first_batch_fails(
+    spark: SparkSession, table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    """Spark asks for the first offset again after the failure; "latest" is behind the planned records by then. The
+    source here plans its first batch only when there are records for it, which a busy topic does by chance."""
+
+    class Busy(DefaultSource):
+        @classmethod
+        def name(cls) -> str:
+            return "dledger_busy"
+
+        def streamReader(self, schema: StructType) -> LogStreamReader:
+            class Reader(LogStreamReader):
+                def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+                    begin = StreamOffset.from_json(start).logs
+                    while self.log.ends(self.ids, newer_than=begin, wait_ms=500) == begin:
+                        pass
+                    return super().latestOffset(start, limit)
+
+            return Reader(self.options, schema)
+
+    spark.dataSource.register(Busy)
+    client.create_topic(topic)
+    append(client, topic, 0, 1)
+    seen: list[str] = []
+    fail = [True]
+
+    def collect(frame: DataFrame, batch_id: int) -> None:
+        rows = [row.value.decode() for row in frame.collect()]
+        if fail:
+            fail.pop()
+            raise RuntimeError("the first batch fails")
+        seen.extend(rows)
+
+    source = spark.readStream.format("dledger_busy").option("subscribe", topic).load(table.path)
+    first = source.writeStream.foreachBatch(collect).option("checkpointLocation", checkpoint).start()
+    try:
+        while fail and first.isActive:
+            append(client, topic, 1, 2)
+            first.awaitTermination(0.2)
+        with pytest.raises(StreamingQueryException, match="the first batch fails"):
+            first.awaitTermination()
+    finally:
+        first.stop()
+    wrote = client.end_offsets(topic)[0]
+    run(table.stream(topic).writeStream.foreachBatch(collect), checkpoint)
+    planned = json.loads((Path(checkpoint) / "offsets" / "0").read_text().splitlines()[-1])
+    assert planned["from"][topic]["0"] < planned["logs"][topic]["p"]["0"]
+    assert len(seen) == wrote - planned["from"][topic]["0"]
+
+
+def test_both_limits_of_a_batch_hold_and_the_backlog_is_read(
+    table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    client.create_topic(topic)
+    for _ in range(10):
+        client.append(topic, [b"x" * 1000] * 10)  # ten bodies of some 10 KiB
+    source = table.stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=45, maxBytesPerTrigger="35k")
+    query = run(source.writeStream.format("noop"), checkpoint)
+    rows = [p.numInputRows for p in query.recentProgress if p.numInputRows]
+    assert sum(rows) == 100
+    assert max(rows) == 30
+
+
+def test_a_checkpoint_of_a_topic_that_was_created_again_is_refused(
+    table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    client.create_topic(topic)
+    append(client, topic, 0, 5)
+    run(table.stream(topic, startingOffsets="earliest").writeStream.format("noop"), checkpoint)
+    client.delete_topic(topic)
+    client.create_topic(topic)
+    append(client, topic, 0, 9)
+    with pytest.raises(StreamingQueryException, match="was deleted and created again"):
+        run(table.stream(topic, startingOffsets="earliest").writeStream.format("noop"), checkpoint)
+
+
+def test_complete_mode_is_refused_with_what_to_write_instead(
+    table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    client.create_topic(topic)
+    counts = table.stream(topic).groupBy("partition").count().selectExpr("CAST(count AS STRING) AS value")
+    writer = counts.writeStream.format("dledger").outputMode("complete").option("topic", "x").option("path", table.path)
+    with pytest.raises(StreamingQueryException, match="a log only grows"):
+        run(writer, checkpoint)
