@@ -113,7 +113,8 @@ class LogStore(Protocol):
 
         Raises:
             DiskFull: no room for the next file; nothing was written and the store stays usable.
-            CorruptStore: the entries do not continue the log (index, term, pos or chain); nothing was written.
+            CorruptStore: the entries do not continue the log (index, term, pos or chain), or are of a term that
+                no saved hard state has; nothing was written.
             StorageError: the disk failed; the store is unusable from now on.
         """
 

@@ -20,7 +20,7 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, StorageError
 from dledger.messages.entry import MAGIC_BLANK, Entry, HardState, LogEnd
 from dledger.store.api import DiskLevel, Identity, RecoveryReport
-from dledger.store.files import Disk, RealDisk
+from dledger.store.files import Disk, RealDisk, storage_error
 from dledger.store.keeper import Keeper, Keeping
 from dledger.store.logindex import UNIT_SIZE, unit_of
 from dledger.store.marks import MarkBook
@@ -60,21 +60,14 @@ def open_settings(settings: StoreSettings, disk: Disk, keeping: Keeping = Keepin
     except PathError:
         raise
     except OSError as error:
-        raise _storage_error("open", settings.directory, error) from error
+        raise storage_error("open", settings.directory, error) from error
     try:
         return FileStore(parts, keeping)
     except BaseException as error:
         parts.lock.release()
         if isinstance(error, OSError):
-            raise _storage_error("recover", settings.directory, error) from error
+            raise storage_error("recover", settings.directory, error) from error
         raise
-
-
-def _storage_error(what: str, where: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"{what} {where}: {error}. The disk failed, so this node stops; see the system's log, and replace the disk or "
-        "free space before it starts again"
-    )
 
 
 class FileStore:
@@ -165,7 +158,7 @@ class FileStore:
             raise self._fail(what, where, error) from error
 
     def _fail(self, what: str, where: Path, error: OSError) -> StorageError:
-        self._failed = self._failed or _storage_error(what, where, error)
+        self._failed = self._failed or storage_error(what, where, error)
         return self._failed
 
     def _check_alive(self) -> None:
@@ -180,7 +173,7 @@ class FileStore:
         if not entries:
             return
         with self._lock:
-            check_append(self._view.end, entries, self._data.file_size)
+            check_append(self._view.end, entries, self._data.file_size, self._state.term)
             self._make_room(entries)
             with self._fatal("append to", self._data.path(entries[0].pos)):
                 self._write(entries)

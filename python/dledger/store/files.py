@@ -10,14 +10,33 @@ import errno
 import fcntl
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from dledger.errors import StorageError
 from dledger.types import Buffer
 
 IOV_MAX: Final = 1024
+
+
+def storage_error(what: str, where: Path, error: OSError) -> StorageError:
+    """The disk failed: what every part of the store makes of an OSError (D2)."""
+    return StorageError(
+        f"{what} {where}: {error}. The disk failed, so this node stops; see the system's log, and replace the disk or "
+        "free space before it starts again"
+    )
+
+
+@contextmanager
+def fatal(what: str, where: Path) -> Iterator[None]:
+    """Raise OSErrors as `storage_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(what, where, error) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class MemoryStore:
         self._check(writes=bool(entries))
         if entries:
             with self._lock:
-                check_append(self.end, entries, self._segment_bytes)
+                check_append(self.end, entries, self._segment_bytes, self._state.term)
                 self._entries += [_own(entry) for entry in entries]
                 self._terms.append(entries)
 

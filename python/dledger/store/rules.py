@@ -6,15 +6,21 @@ from collections.abc import Sequence
 
 from dledger.errors import CorruptStore
 from dledger.messages.entry import Entry, HardState, LogEnd, chain_is_sound, place
-from dledger.types import Index
+from dledger.types import Index, Term
 
 
-def check_append(end: LogEnd, entries: Sequence[Entry], segment_bytes: int) -> None:
-    """Entries must continue the log in index, term, pos and chain of checksums; else nothing may be written.
+def check_append(end: LogEnd, entries: Sequence[Entry], segment_bytes: int, current_term: Term) -> None:
+    """Entries must continue the log in index, term, pos and chain of checksums, and be of no term that the hard state
+    has not got to; else nothing may be written.
 
     Raises:
         CorruptStore: which entry does not, and how.
     """
+    if entries and entries[-1].term > current_term:
+        raise CorruptStore(
+            f"entry {entries[-1].index} is of term {entries[-1].term}, but the hard state says term {current_term}: "
+            "the hard state is saved before entries of its term are written; nothing was written"
+        )
     index, term = end.position.index, end.position.term
     pos, chain = end.end_pos, end.chain_crc
     for entry in entries:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.checksum import crc32
-from dledger.store.files import Disk, RealDisk
+from dledger.store.files import Disk, RealDisk, fatal
 from dledger.store.segments import NEW_SUFFIX, file_name
 from dledger.types import Index
 
@@ -42,18 +42,23 @@ def unpack_snapshot(stored: bytes) -> tuple[Index, bytes] | None:
 
 
 class SnapshotFiles:
-    """The snapshots of one directory. Methods raise OSError; the owner stops the node then (D2)."""
+    """The snapshots of one directory. Methods raise StorageError; the owner stops the node then (D2)."""
 
     def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self._directory = directory
         self._disk = disk or RealDisk()
-        self._disk.mkdir(directory)
-        self._disk.fsync_dir(directory.parent)
+        with fatal("open the snapshots in", directory):
+            self._disk.mkdir(directory)
+            self._disk.fsync_dir(directory.parent)
         self.skipped: list[str] = []
         """Files that `load` passed over because they are damaged."""
 
     def save(self, index: Index, data: bytes) -> None:
         """Keep ``data`` as the state after entry ``index``; durable on return. Older ones but one go."""
+        with fatal("save a snapshot in", self._directory):
+            self._save(index, data)
+
+    def _save(self, index: Index, data: bytes) -> None:
         path = self._directory / file_name(index)
         fresh = path.with_name(path.name + NEW_SUFFIX)
         new = self._disk.open(fresh, create=True)
@@ -72,8 +77,9 @@ class SnapshotFiles:
             if limit is not None and index > limit:
                 continue
             path = self._directory / file_name(index)
-            file = self._disk.open(path)
-            found = unpack_snapshot(file.pread(file.size(), 0))
+            with fatal("read", path):
+                file = self._disk.open(path)
+                found = unpack_snapshot(file.pread(file.size(), 0))
             if found is not None and found[0] == index:
                 return found
             self.skipped.append(f"{path}: damaged; the one before it is used")

@@ -20,7 +20,7 @@ from typing import Final
 
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore
-from dledger.store.files import Disk, DiskFile
+from dledger.store.files import Disk, DiskFile, RealDisk, fatal
 from dledger.store.segments import NEW_SUFFIX, file_name
 from dledger.types import Buffer
 
@@ -73,7 +73,8 @@ class FileTable:
         """Hand the waiting rows to the file."""
         if self._waiting:
             offset = HEADER_BYTES + (self._written - self._first) * self._step
-            self._file.pwritev([bytes(self._waiting)], offset)
+            with fatal("write rows to", self._path(self._first)):
+                self._file.pwritev([bytes(self._waiting)], offset)
             self._written += len(self._waiting) // self._step
             self._waiting.clear()
             self._dirty = True
@@ -90,7 +91,8 @@ class FileTable:
         """Make all rows durable."""
         self.write()
         if self._dirty:
-            self._file.fdatasync()
+            with fatal("sync", self._path(self._first)):
+                self._file.fdatasync()
             self._dirty = False
 
     def read(self, start: int, stop: int) -> Buffer:
@@ -103,7 +105,8 @@ class FileTable:
         stored = b""
         if start < self._written:
             count = min(stop, self._written) - start
-            stored = self._file.pread(count * step, HEADER_BYTES + (start - self._first) * step)
+            with fatal("read", self._path(self._first)):
+                stored = self._file.pread(count * step, HEADER_BYTES + (start - self._first) * step)
         if stop > self._written:
             low = max(start - self._written, 0) * step
             stored += self._waiting[low : (stop - self._written) * step]
@@ -138,7 +141,8 @@ class FileTable:
             return
         if end < self._written:
             self._waiting.clear()
-            self._file.truncate(HEADER_BYTES + (end - self._first) * self._step)
+            with fatal("truncate", self._path(self._first)):
+                self._file.truncate(HEADER_BYTES + (end - self._first) * self._step)
             self._written, self._dirty = end, True
         else:
             del self._waiting[(end - self._written) * self._step :]
@@ -155,6 +159,14 @@ class FileTable:
 
     def _replace(self, first: int, end: int) -> None:
         """A new file with the rows [first, end) of this one takes its place; durable on return."""
+        with fatal("replace", self._path(self._first)):
+            self._replace_file(first, end)
+        self._first = self.begin = first
+        self._written = end
+        self._waiting.clear()
+        self._dirty = False
+
+    def _replace_file(self, first: int, end: int) -> None:
         path = self._path(first)
         fresh = path.with_name(path.name + NEW_SUFFIX)
         new = self._disk.open(fresh, create=True)
@@ -171,10 +183,6 @@ class FileTable:
             self._disk.unlink(self._path(self._first))
             self._disk.fsync_dir(self._directory)
         self._file = self._disk.open(path)
-        self._first = self.begin = first
-        self._written = end
-        self._waiting.clear()
-        self._dirty = False
 
 
 def pack_header(row_size: int, first: int) -> bytes:
@@ -194,16 +202,17 @@ def unpack_header(data: bytes) -> tuple[int, int] | None:
 class TableFiles:
     """The tables of one directory; see ``dledger.catalog.table.TableFactory``."""
 
-    def __init__(self, directory: Path, disk: Disk) -> None:
+    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self._directory = directory
-        self._disk = disk
+        self._disk = disk or RealDisk()
         self._tables: dict[str, FileTable] = {}
         self._lock = threading.Lock()
-        disk.mkdir(directory)
-        disk.fsync_dir(directory.parent)
-        for name in disk.listdir(directory):
-            if name.endswith(NEW_SUFFIX):
-                disk.unlink(directory / name)
+        with fatal("open the tables in", directory):
+            self._disk.mkdir(directory)
+            self._disk.fsync_dir(directory.parent)
+            for name in self._disk.listdir(directory):
+                if name.endswith(NEW_SUFFIX):
+                    self._disk.unlink(directory / name)
 
     def open(self, name: str, row_size: int) -> FileTable:
         """The table of that name, empty when there was none.
@@ -214,7 +223,8 @@ class TableFiles:
         with self._lock:
             table = self._tables.get(name)
             if table is None:
-                table = self._tables[name] = self._open(name, row_size)
+                with fatal("open a table in", self._directory):
+                    table = self._tables[name] = self._open(name, row_size)
             if table.row_size != row_size:
                 raise CorruptStore(f"table {name} has rows of {table.row_size} bytes, not {row_size}")
             return table
@@ -247,7 +257,7 @@ class TableFiles:
 
     def remove(self, name: str) -> None:
         """Delete a table for good."""
-        with self._lock:
+        with self._lock, fatal("remove a table from", self._directory):
             self._tables.pop(name, None)
             for first in self._files(name):
                 self._disk.unlink(self._directory / f"{name}.{file_name(first)}")
@@ -268,7 +278,7 @@ class TableFiles:
         return [file for table in tables if (file := table.take_dirty()) is not None]
 
     def sync(self) -> None:
-        """Make the rows of all tables durable. Raises OSError; the owner stops the node then (D2)."""
+        """Make the rows of all tables durable. Raises StorageError; the owner stops the node then (D2)."""
         with self._lock:
             tables = list(self._tables.values())
         for table in tables:
