@@ -1,0 +1,355 @@
+"""The blocking client."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from dledger.batch.build import Headers, Times, Values
+from dledger.batch.records import make_records
+from dledger.client import operations
+from dledger.client.appending import append
+from dledger.client.core import Core, Operation, T
+from dledger.client.fetching import Fetcher
+from dledger.client.lane import Lane
+from dledger.client.reading import BlockingReader, Replicas, find_nodes, preferred_address, records
+from dledger.client.results import Appended, Committed, GroupOffsets, Range
+from dledger.errors import DLedgerError, OffsetOutOfRange
+from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
+from dledger.messages.command import StageSum
+from dledger.types import NodeId
+
+
+class Client:
+    """Talks to a group of nodes; finds the leader by itself and retries what is safe to retry.
+
+    Nothing is connected before the first call. Threads may share a client; each call takes connections of its own.
+    A client survives pickling (as its settings) and fork (the child connects anew).
+
+    Args:
+        bootstrap_servers: ``host:port,...``: any nodes of the group; the others are learned from them.
+        group: the group's name, to be refused by any other; empty: that of the first node that answers.
+        settings: those of `dledger.config.ClientConfig`.
+
+    Raises:
+        ConfigError, UnknownOption: an address or a setting cannot be.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, group: str = "", **settings: Any) -> None:
+        self._core = Core.make(bootstrap_servers, group, settings)
+        self._settings = {"group": group, **settings}
+        self._lanes: deque[Lane] = deque()
+        self._pid = os.getpid()
+
+    def __reduce__(self) -> Any:
+        return _restore, (self._core.bootstrap_servers, self._settings)
+
+    def __repr__(self) -> str:
+        return f"Client({self._core.bootstrap_servers!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections. A later call opens new ones."""
+        while self._lanes:
+            self._lanes.pop().close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._core.bootstrap_servers
+
+    @property
+    def lost(self) -> bool:
+        """Whether a call has found no node of the group any more."""
+        return self._core.lost
+
+    @contextmanager
+    def _lane(self) -> Iterator[Lane]:
+        """A lane for this caller alone."""
+        if self._pid != os.getpid():  # a child must not talk on its parent's connections; it may close its copies
+            self._pid = os.getpid()
+            lanes, self._lanes = self._lanes, deque()
+            for lane in lanes:
+                lane.close()
+        try:
+            lane = self._lanes.pop()  # the last one used: its session and connections are warm; pop is atomic
+        except IndexError:
+            lane = Lane(self._core)
+        try:
+            yield lane
+        except (DLedgerError, GeneratorExit):
+            raise
+        except BaseException:  # an interrupt: an answer may still come that nobody waits for
+            lane.abandon()
+            raise
+        finally:
+            self._lanes.append(lane)
+
+    def _run(self, operation: Operation[T]) -> T:
+        with self._lane() as lane:
+            return lane.run(operation)
+
+    # topics
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, if_absent: bool = False, **topic_settings: Any
+    ) -> TopicInfo:
+        """Create a topic; with ``if_absent`` one that exists with as many partitions is a success.
+
+        Raises:
+            TopicExists: it exists.
+            ConfigError: the name, the number of partitions or a setting cannot be.
+        """
+        return self._run(operations.create_topic(self._core, name, partitions, if_absent, topic_settings))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and all its records.
+
+        Raises:
+            TopicNotFound: there is none.
+            OutcomeUnknown: asked and not answered; see `topics`.
+        """
+        self._run(operations.delete_topic(self._core, name))
+
+    def topics(self) -> list[TopicInfo]:
+        """All topics, by name."""
+        return self._run(operations.topics(self._core))
+
+    def topic(self, name: str) -> TopicInfo:
+        """One topic as it is now.
+
+        Raises:
+            TopicNotFound: there is none.
+        """
+        return self._run(operations.topic(self._core, name))
+
+    # writing
+
+    def append(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> Appended:
+        """Append records to one partition as one entry; returns when a quorum has them on disk.
+
+        Without ``partition``: by the hash of the keys, which must agree, or else one partition after the other.
+
+        Args:
+            values: bytes, a list of bytes, or an Arrow array; ``keys`` likewise, of the same length.
+            headers: (text, bytes) pairs for all, or one list of pairs for each record.
+            timestamps: microseconds since 1970 UTC or datetimes; without them, now.
+
+        Raises:
+            TopicNotFound, RecordTooLarge, ConfigError, DiskFull, Unavailable: nothing was written.
+            OutcomeUnknown: it may have been written.
+        """
+        return self.append_batch(
+            topic, partition, make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+        )
+
+    def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
+        """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see `append`."""
+        with self._lane() as lane:
+            return lane.run(append(self._core, lane, topic, partition, batch))
+
+    def commit_transaction(self, writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Committed:
+        """Give the records of all these stages their offsets at once, stage by stage. Safe to repeat.
+
+        Raises:
+            TransactionError: a stage timed out or does not hold what it should; nothing was committed.
+            OutcomeUnknown: ask again with the same arguments.
+        """
+        return self._run(operations.commit_transaction(writer_id, sequence, stages))
+
+    def abort_transaction(self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()) -> None:
+        """Drop these stages, or without ids all of the transaction's. A commit that happened stands."""
+        self._run(operations.abort_transaction(writer_id, sequence, stage_ids))
+
+    # reading
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        *,
+        follow: bool = False,
+        max_bytes: int = 4 << 20,
+        replica: str | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Records of [start, end) as batches in the READ_SCHEMA: offset, timestamp, key, value, headers.
+
+        Without ``end``: up to the end at the time of the call, or with ``follow`` for ever, waiting for new records.
+
+        Args:
+            max_bytes: stored bytes of one fetch.
+            replica: the node to read from first; any one else.
+
+        Raises:
+            OffsetOutOfRange: with ``begin`` and ``end``, what there is.
+            TopicNotFound, TopicRecreated, Unavailable, CorruptEntry: as they say.
+        """
+        info = self._run(operations.topic(self._core, topic))
+        last = end
+        if not (follow and end is None):
+            last = self._check_range(topic, partition, start, end)
+        elif start < 0:
+            self._check_range(topic, partition, start, None)
+        fetched = self._fetch(info.topic_id, topic, partition, start, last, max_bytes, replica, follow)
+        return (records(batch, body, start, last) for batch, body in fetched)
+
+    def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
+        ends = self._run(operations.topic_offsets(self._core, topic, OffsetKind.END))
+        check_partition(topic, partition, ends)
+        last = ends[partition] if end is None else end
+        if not 0 <= start <= ends[partition] or last > ends[partition]:
+            begin = self._run(operations.topic_offsets(self._core, topic, OffsetKind.BEGIN))[partition]
+            raise out_of_range(topic, partition, start, end, begin, ends[partition])
+        return last
+
+    def fetch_bodies(
+        self,
+        topic: str | int | TopicInfo,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        max_bytes: int = 4 << 20,
+        replica: str | None = None,
+    ) -> Iterator[tuple[FetchedBatch, memoryview]]:
+        """Stored bodies that cover [start, end), byte for byte as on disk, checked against their CRCs.
+
+        The first may begin before ``start`` and the last end behind ``end``. ``topic`` by name, id, or as described.
+
+        Raises:
+            As `read`; but an ``end`` that is not there yet is waited for, up to request_timeout_ms.
+        """
+        if isinstance(topic, str):
+            topic = self._run(operations.known_topic(self._core, topic))
+        name, topic_id = (topic.name, topic.topic_id) if isinstance(topic, TopicInfo) else (f"#{topic}", topic)
+        return self._fetch(topic_id, name, partition, start, end, max_bytes, replica, follow=False)
+
+    def _fetch(
+        self,
+        topic_id: int,
+        name: str,
+        partition: int,
+        start: int,
+        end: int | None,
+        max_bytes: int,
+        replica: str | None,
+        follow: bool,
+    ) -> Iterator[tuple[FetchedBatch, memoryview]]:
+        fetcher = Fetcher(topic_id, partition, start, end, max_bytes, f"read {name!r} partition {partition}")
+        if fetcher.done:
+            return
+        with self._lane() as lane:
+            if not self._core.routes.peers:
+                self._core.routes.learned(lane.ask(find_nodes(self._core))[0])
+            replicas = Replicas(self._core, preferred_address(self._core, replica, follow))
+            yield from BlockingReader(self._core, lane, fetcher, replicas)
+
+    def begin_offsets(self, topic: str, *, stale: bool = False) -> dict[int, int]:
+        """First kept offset of each partition. Linearizable unless ``stale``."""
+        return self._run(operations.topic_offsets(self._core, topic, OffsetKind.BEGIN, stale=stale))
+
+    def end_offsets(
+        self, topic: str, *, stale: bool = False, newer_than: Mapping[int, int] | None = None, wait_ms: int = 0
+    ) -> dict[int, int]:
+        """The offset behind the last record of each partition. Linearizable unless ``stale``: everything that was
+        acknowledged before the call is below it.
+
+        With ``newer_than`` (partition -> offset): wait up to ``wait_ms`` for any partition to end above.
+        """
+        wanted = None if newer_than is None else {topic: newer_than}
+        more = {"stale": stale, "newer_than": wanted, "wait_ms": wait_ms}
+        return self._run(operations.topic_offsets(self._core, topic, OffsetKind.END, **more))
+
+    def offsets_for_times(self, topic: str, timestamp_us: int, *, stale: bool = False) -> dict[int, int]:
+        """First offset of each partition whose batch has a time at or after ``timestamp_us``; -1 where none has."""
+        more = {"timestamp_us": timestamp_us, "stale": stale}
+        return self._run(operations.topic_offsets(self._core, topic, OffsetKind.TIME, **more))
+
+    def offsets(
+        self,
+        topics: Sequence[str],
+        kind: OffsetKind = OffsetKind.END,
+        *,
+        timestamp_us: int = 0,
+        stale: bool = False,
+        newer_than: Mapping[str, Mapping[int, int]] | None = None,
+        wait_ms: int = 0,
+    ) -> OffsetsResponse:
+        """Offsets of several topics at one moment, with the topics' log ids."""
+        return self._run(
+            operations.offsets(
+                self._core, topics, kind,
+                timestamp_us=timestamp_us, stale=stale, newer_than=newer_than, wait_ms=wait_ms,
+            )
+        )  # fmt: skip
+
+    def split(
+        self, topic: str, partition: int, start: int, end: int, target_bytes: int, *, max_pieces: int = 10_000
+    ) -> list[Range]:
+        """Cut [start, end) between stored batches into pieces of about ``target_bytes`` stored bytes."""
+        return self._run(operations.split(self._core, topic, partition, start, end, target_bytes, max_pieces))
+
+    # consumer groups, nodes
+
+    def commit_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """The group has processed everything below these offsets: topic -> partition -> offset."""
+        self._run(operations.commit_offsets(group, offsets))
+
+    def group(self, name: str) -> GroupOffsets:
+        """What a consumer group has processed; empty for one that committed nothing."""
+        return self._run(operations.group(name))
+
+    def groups(self) -> list[str]:
+        """Names of all consumer groups."""
+        return self._run(operations.groups())
+
+    def status(self) -> dict[NodeId, dict[str, Any]]:
+        """What each node says of itself; ``{"error": reason}`` for one that does not answer."""
+        return self._run(operations.status(self._core))
+
+    def transfer(self, node_id: str) -> None:
+        """Hand leadership to a node.
+
+        Raises:
+            Unavailable: it was given up; the former leader leads on.
+        """
+        self._run(operations.transfer(self._core, node_id))
+
+
+def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> None:
+    if partition not in known:
+        raise OffsetOutOfRange(f"topic {topic!r} has partitions 0 to {len(known) - 1}, not {partition}")
+
+
+def out_of_range(topic: str, partition: int, start: int, end: int | None, begin: int, last: int) -> OffsetOutOfRange:
+    wanted = f"[{start}, {'end' if end is None else end})"
+    return OffsetOutOfRange(
+        f"topic {topic!r} partition {partition} has the offsets [{begin}, {last}), not {wanted}", begin, last
+    )
+
+
+def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:
+    return Client(bootstrap_servers, **settings)

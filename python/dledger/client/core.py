@@ -1,0 +1,90 @@
+"""What the blocking and the asyncio client share: settings, routes, and the operations, written once as generators.
+
+An operation yields a `Request` for each question and is sent `(answer, payload)`, or has the error thrown into it; a
+shell (`dledger.client.lane`, `dledger.client.channel`) does the asking.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from dledger.batch.header import Codec
+from dledger.client.routing import Call, Patience, Routes, Terms
+from dledger.config import ClientConfig, check_name, from_settings
+from dledger.messages.client import TopicInfo
+from dledger.net.address import split_addresses
+from dledger.types import Buffer
+from dledger.wire import Message
+
+T = TypeVar("T")
+ATTEMPT_MS: Final = 5000
+"""Longest silence after a request before it is asked again elsewhere. Only what is safe to repeat is asked again."""
+SERVER_MS: Final = 4000
+"""The time a node is given for a write: it answers before we stop listening."""
+CODECS: Final = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question of an operation."""
+
+    message: Message
+    terms: Terms
+    payload: Sequence[Buffer] = ()
+    attempt_ms: float = ATTEMPT_MS
+    timeout_ms: float | None = None
+    """For all attempts; None: the client's request_timeout_ms."""
+
+
+Operation = Generator[Request, tuple[Any, memoryview], T]
+
+
+@dataclass(slots=True)
+class Core:
+    """A client's settings and what it has learned. Plain values: threads may share it."""
+
+    bootstrap_servers: str
+    config: ClientConfig
+    routes: Routes
+    topics: dict[str, TopicInfo] = field(default_factory=dict)
+    """Topics as last seen; a wrong one is noticed when a node refuses its id."""
+    turn: int = 0
+    lost: bool = False
+    """A call found nobody: perhaps the group has gone from these addresses for good."""
+
+    @staticmethod
+    def make(bootstrap_servers: str, group: str, settings: dict[str, Any]) -> Core:
+        """Check and take settings.
+
+        Raises:
+            ConfigError, UnknownOption: an address or a setting cannot be.
+        """
+        if group:
+            check_name("group", group)
+        config = from_settings(ClientConfig, settings)
+        return Core(bootstrap_servers, config, Routes(split_addresses(bootstrap_servers), group))
+
+    @property
+    def codec(self) -> Codec:
+        return CODECS[self.config.compression]
+
+    def call(self, request: Request) -> Call:
+        """The attempts of a request, beginning now."""
+        config = self.config
+        timeout = config.request_timeout_ms if request.timeout_ms is None else request.timeout_ms
+        patience = Patience(timeout, config.retry_min_ms, config.retry_max_ms)
+        return Call(self.routes, request.terms, patience, now_ms(), random.random)
+
+
+def now_ms() -> float:
+    """The monotonic clock, in ms."""
+    return time.monotonic() * 1000
+
+
+def now_us() -> int:
+    """The wall clock, in microseconds since 1970 UTC: only ever a record's label."""
+    return time.time_ns() // 1000

@@ -1,0 +1,156 @@
+"""One caller's way to the group over plain sockets: its connections and its producer session, used by one thread at a
+time. No other thread has a hand in a call, so its latency is that of two system calls and the node's work."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from dledger.client.core import Core, Operation, Request, T, now_ms
+from dledger.client.routing import Call, Probe, Wait
+from dledger.client.session import Session
+from dledger.errors import DLedgerError, Unavailable, WrongGroup
+from dledger.messages.client import MetadataRequest
+from dledger.messages.codes import Code
+from dledger.net.blocking import BlockingConnection, Lost
+from dledger.wire import Limits
+
+LIMITS = Limits(payload_bytes=1 << 30)
+"""An answer is as large as the largest stored body, whatever the group's limit was when it was written."""
+
+
+class Lane:
+    """Connections by address, opened when needed."""
+
+    def __init__(self, core: Core) -> None:
+        self.session: Session | None = None
+        self._core = core
+        self._connections: dict[str, BlockingConnection] = {}
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry out an operation.
+
+        Raises:
+            DLedgerError: as the operation says.
+        """
+        try:
+            request = next(operation)
+            while True:
+                try:
+                    answer = self.ask(request)
+                except DLedgerError as error:
+                    request = operation.throw(error)
+                else:
+                    request = operation.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def ask(self, request: Request) -> tuple[Any, memoryview]:
+        """Ask until it is answered for good or the time is over."""
+        call = self._core.call(request)
+        while True:
+            try:
+                step = call.step(now_ms())
+            except Unavailable as error:
+                self._core.lost = type(error) is Unavailable
+                raise
+            if isinstance(step, Wait):
+                time.sleep(step.ms / 1000)
+                continue
+            try:
+                connection = self.connection(step.address)
+            except Unavailable as error:
+                call.unreachable(step.address, str(error).removeprefix(f"{step.address}: "))
+                continue
+            if isinstance(step, Probe):
+                self._probe(call, connection)
+            elif (answer := self._attempt(call, request, connection)) is not None:
+                return answer
+
+    def _probe(self, call: Call, connection: BlockingConnection) -> None:
+        address = connection.address
+        try:
+            answer, _ = connection.ask(MetadataRequest(), (), self._deadline(call, 1000))
+        except Lost as error:
+            self.drop(address)
+            call.unreachable(address, str(error))
+        else:
+            call.learned(address, answer)
+
+    def _attempt(self, call: Call, request: Request, connection: BlockingConnection) -> tuple[Any, memoryview] | None:
+        address = connection.address
+        attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
+        try:
+            answer, payload = connection.ask(request.message, request.payload, self._deadline(call, attempt_ms))
+        except Lost as error:
+            self.drop(address)
+            if error.sent:
+                call.lost(address, str(error))
+            else:
+                call.unreachable(address, str(error))
+            return None
+        code: Code = answer.code
+        if code is Code.SUCCESS:
+            return answer, payload
+        message, leader_id = getattr(answer, "message", ""), getattr(answer, "leader_id", "")
+        return (answer, payload) if call.answered(address, code, message, leader_id, now_ms()) else None
+
+    @staticmethod
+    def _deadline(call: Call, attempt_ms: float) -> float:
+        now = now_ms()
+        return time.monotonic() + max(1.0, min(attempt_ms, call.deadline_ms - now)) / 1000
+
+    def connection(self, address: str) -> BlockingConnection:
+        """The connection to ``address``, opened if there is none that works.
+
+        Raises:
+            Unavailable: nobody answers there, or by now another group's node.
+            WrongGroup: another group's node is there and none of ours was ever seen.
+        """
+        connection = self._connections.get(address)
+        if connection is not None:
+            if connection.usable:
+                return connection
+            self.drop(address)
+        connection = self._connections[address] = self.open(address)
+        return connection
+
+    def open(self, address: str) -> BlockingConnection:
+        """A connection that the caller closes or gives to `keep`; errors as in `connection`."""
+        routes = self._core.routes
+        timeout_s = self._core.config.connect_timeout_ms / 1000
+        try:
+            connection = BlockingConnection(address, routes.group, LIMITS, timeout_s)
+        except WrongGroup as error:
+            if not routes.peers:
+                raise
+            raise Unavailable(str(error)) from None  # its port was given to somebody else
+        routes.group = routes.group or connection.group
+        self._core.topics.clear()  # whatever happened meanwhile
+        return connection
+
+    def take(self, address: str) -> BlockingConnection:
+        """The connection to ``address``, for the caller alone; errors as in `connection`."""
+        connection = self.connection(address)
+        del self._connections[address]
+        return connection
+
+    def keep(self, connection: BlockingConnection) -> None:
+        """Give back what `take` gave, with no answer under way."""
+        if self._connections.setdefault(connection.address, connection) is not connection:
+            connection.close()
+
+    def drop(self, address: str) -> None:
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def abandon(self) -> None:
+        """Forget everything that was under way."""
+        self.session = None
+        self.close()
+
+    def close(self) -> None:
+        for address in list(self._connections):
+            self.drop(address)

@@ -1,0 +1,244 @@
+"""The questions that a client can ask, as generators (see `dledger.client.core`)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dledger.client.core import SERVER_MS, Core, Operation, Request
+from dledger.client.results import Committed, GroupOffsets, Range
+from dledger.client.routing import Terms
+from dledger.client.session import Session
+from dledger.config import check_name
+from dledger.errors import ConfigError, DLedgerError, TopicNotFound, Unavailable
+from dledger.messages.client import (
+    ExecuteRequest,
+    GroupRequest,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetKind,
+    OffsetsRequest,
+    OffsetsResponse,
+    SplitRequest,
+    StatusRequest,
+    TopicInfo,
+    TransferRequest,
+)
+from dledger.messages.command import (
+    AbortTransaction,
+    Command,
+    CommitOffsets,
+    CommitTransaction,
+    CreateTopic,
+    DeleteTopic,
+    InitProducer,
+    OpenStage,
+    StageSum,
+)
+from dledger.types import NodeId
+
+METADATA_TRIES = 20
+
+
+def execute(command: Command, what: str, repeatable: bool = True) -> Operation[dict[str, Any]]:
+    """Commit a command; its result."""
+    request = ExecuteRequest(command=command, timeout_ms=SERVER_MS)
+    answer, _ = yield Request(request, Terms(what=what, writes=True, repeatable=repeatable))
+    result: dict[str, Any] = answer.result
+    return result
+
+
+def metadata(core: Core, request: MetadataRequest, what: str) -> Operation[MetadataResponse]:
+    """The leader's view, which has every topic that was acknowledged."""
+    answer: MetadataResponse
+    for _ in range(METADATA_TRIES):
+        answer, _payload = yield Request(request, Terms(what=what))
+        core.routes.learned(answer)
+        if answer.leader_id == answer.node_id:
+            break
+    return answer
+
+
+def topics(core: Core) -> Operation[list[TopicInfo]]:
+    answer = yield from metadata(core, MetadataRequest(all_topics=True), "list topics")
+    core.topics = {info.name: info for info in answer.topics}
+    return sorted(answer.topics, key=lambda info: info.name)
+
+
+def topic(core: Core, name: str) -> Operation[TopicInfo]:
+    """A topic as it is now.
+
+    Raises:
+        TopicNotFound: it is not there.
+    """
+    check_name("topic", name)
+    for _ in range(METADATA_TRIES):
+        answer = yield from metadata(core, MetadataRequest(topics=(name,)), f"topic {name!r}")
+        for info in answer.topics:
+            if info.name == name:
+                core.topics[name] = info
+                return info
+        core.topics.pop(name, None)
+        yield from offsets(core, (name,))  # a new leader may still be catching up: this answer cannot be stale
+    raise Unavailable(f"topic {name!r}: it exists, but no leader describes it")
+
+
+def known_topic(core: Core, name: str) -> Operation[TopicInfo]:
+    """A topic as last seen."""
+    info = core.topics.get(name)
+    if info is not None:
+        return info
+    return (yield from topic(core, name))
+
+
+def create_topic(
+    core: Core, name: str, partitions: int, if_absent: bool, settings: Mapping[str, Any]
+) -> Operation[TopicInfo]:
+    check_name("topic", name)
+    if partitions < 1:
+        raise ConfigError(f"topic {name!r}: at least one partition, not {partitions}")
+    texts = {key: str(value) for key, value in settings.items()}
+    log_id = uuid.uuid4().hex
+    command = CreateTopic(name=name, log_id=log_id, partitions=partitions, settings=texts, if_absent=if_absent)
+    yield from execute(command, f"create topic {name!r}")  # a repeat has the same log id: a success
+    return (yield from topic(core, name))
+
+
+def delete_topic(core: Core, name: str) -> Operation[None]:
+    check_name("topic", name)
+    core.topics.pop(name, None)
+    yield from execute(DeleteTopic(name=name), f"delete topic {name!r}", repeatable=False)
+
+
+def offsets(
+    core: Core,
+    names: Sequence[str],
+    kind: OffsetKind = OffsetKind.END,
+    *,
+    timestamp_us: int = 0,
+    stale: bool = False,
+    newer_than: Mapping[str, Mapping[int, int]] | None = None,
+    wait_ms: int = 0,
+) -> Operation[OffsetsResponse]:
+    for name in names:
+        check_name("topic", name)
+    known = {name: {int(p): int(o) for p, o in wanted.items()} for name, wanted in (newer_than or {}).items()}
+    request = OffsetsRequest(
+        topics=tuple(names), kind=kind, timestamp_us=timestamp_us, stale=stale, newer_than=known, wait_ms=wait_ms
+    )
+    what = f"{kind.name.lower()} offsets of {', '.join(names)}"
+    patience = core.config.request_timeout_ms + wait_ms
+    answer: OffsetsResponse
+    answer, _ = yield Request(request, Terms(what=what), (), 5000 + wait_ms, patience)
+    return answer
+
+
+def topic_offsets(core: Core, name: str, kind: OffsetKind, **more: Any) -> Operation[dict[int, int]]:
+    """Offsets of one topic's partitions."""
+    answer = yield from offsets(core, (name,), kind, **more)
+    found: dict[int, int] = answer.offsets[name]
+    return found
+
+
+def split(
+    core: Core, name: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int
+) -> Operation[list[Range]]:
+    info = yield from known_topic(core, name)
+    pieces: list[Range] = []
+    while start < end or not pieces:
+        request = SplitRequest(
+            topic_id=info.topic_id, partition=partition, start_offset=start, end_offset=end,
+            target_bytes=target_bytes, max_pieces=max_pieces,
+        )  # fmt: skip
+        try:
+            answer, _ = yield Request(request, Terms(what=f"split {name!r} partition {partition}"))
+        except TopicNotFound:
+            core.topics.pop(name, None)
+            raise
+        for cut, size in answer.cuts:
+            pieces.append(Range(start, cut, size))
+            start = cut
+        if not answer.cuts or len(pieces) >= max_pieces:
+            break
+    return pieces
+
+
+def commit_offsets(consumer_group: str, wanted: Mapping[str, Mapping[int, int]]) -> Operation[None]:
+    check_name("consumer group", consumer_group)
+    plain = {name: {int(p): int(o) for p, o in partitions.items()} for name, partitions in wanted.items()}
+    command = CommitOffsets(consumer_group=consumer_group, offsets=plain)
+    yield from execute(command, f"commit offsets of group {consumer_group!r}")
+
+
+def group(name: str) -> Operation[GroupOffsets]:
+    check_name("consumer group", name)
+    answer, _ = yield Request(GroupRequest(consumer_group=name), Terms(what=f"group {name!r}"))
+    return GroupOffsets(name, answer.offsets)
+
+
+def groups() -> Operation[list[str]]:
+    answer, _ = yield Request(GroupRequest(), Terms(what="list groups"))
+    return sorted(answer.groups)
+
+
+def status(core: Core) -> Operation[dict[NodeId, dict[str, Any]]]:
+    """What every node says of itself; ``{"error": reason}`` for one that does not answer."""
+    answer, _ = yield Request(MetadataRequest(), Terms(what="status"))
+    core.routes.learned(answer)
+    found: dict[NodeId, dict[str, Any]] = {}
+    for node_id, address in sorted(core.routes.peers.items()):
+        terms = Terms(what=f"status of {node_id}", address=address)
+        try:
+            said, _ = yield Request(StatusRequest(), terms, (), 2000, core.config.connect_timeout_ms)
+        except DLedgerError as error:
+            found[NodeId(node_id)] = {"error": str(error)}
+        else:
+            found[NodeId(node_id)] = said.status
+    return found
+
+
+def transfer(core: Core, to: str) -> Operation[None]:
+    """Hand leadership to a node.
+
+    Raises:
+        Unavailable: it was given up; the former leader leads on.
+    """
+    check_name("node id", to)
+    terms = Terms(what=f"transfer leadership to {to}", writes=True, repeatable=False)
+    yield Request(TransferRequest(to=NodeId(to)), terms, (), core.config.request_timeout_ms)
+    core.routes.leader = core.routes.peers.get(to)
+
+
+def init_producer(name: str | None = None) -> Operation[Session]:
+    """A new session; with a name that is in use the former holder is fenced."""
+    if name is not None:
+        check_name("producer", name)
+    result = yield from execute(InitProducer(producer_name=name or uuid.uuid4().hex), "open a producer session")
+    return Session(result["producer_id"], result["epoch"])
+
+
+def open_stage(writer_id: str, sequence: int, label: str, timeout_ms: int) -> Operation[int | Committed]:
+    """The new stage's id, or the result when its transaction is committed already."""
+    command = OpenStage(writer_id=writer_id, sequence=sequence, label=label, timeout_ms=timeout_ms)
+    result = yield from execute(command, f"open a stage of ({writer_id!r}, {sequence})")
+    if result.get("committed"):
+        return committed({"repeated": True, **result})
+    stage_id: int = result["stage_id"]
+    return stage_id
+
+
+def commit_transaction(writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Operation[Committed]:
+    command = CommitTransaction(writer_id=writer_id, sequence=sequence, stages=tuple(stages))
+    return committed((yield from execute(command, f"commit ({writer_id!r}, {sequence})")))
+
+
+def abort_transaction(writer_id: str, sequence: int, stage_ids: Sequence[int]) -> Operation[None]:
+    command = AbortTransaction(writer_id=writer_id, sequence=sequence, stage_ids=tuple(stage_ids))
+    yield from execute(command, f"abort ({writer_id!r}, {sequence})")
+
+
+def committed(result: Mapping[str, Any]) -> Committed:
+    """A commit's result dict as a value."""
+    spans = {name: {p: (s[0], s[1]) for p, s in found.items()} for name, found in result.get("offsets", {}).items()}
+    return Committed(bool(result.get("repeated")), spans, result.get("records", 0))

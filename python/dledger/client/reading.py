@@ -1,0 +1,150 @@
+"""Reading a range of offsets from the replicas, blocking, always one answer ahead of the reader."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from dledger.batch.records import decode_batch, with_offsets
+from dledger.client.core import ATTEMPT_MS, Core, Request
+from dledger.client.fetching import WAIT_MS, Fetcher, elsewhere
+from dledger.client.lane import Lane
+from dledger.client.routing import Terms
+from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.messages.client import FetchedBatch, FetchResponse, MetadataRequest
+from dledger.net.blocking import BlockingConnection, Lost
+
+
+class Replicas:
+    """Whom a reader asks: one replica as long as it answers well, then the next one."""
+
+    def __init__(self, core: Core, preferred: str) -> None:
+        addresses = core.routes.addresses()
+        start = random.randrange(len(addresses))
+        self._order = addresses[start:] + addresses[:start]
+        if preferred in self._order:
+            self._order.remove(preferred)
+            self._order.insert(0, preferred)
+        self._at = 0
+        self._pause_ms = 0.0
+        self._config = core.config
+
+    @property
+    def address(self) -> str:
+        return self._order[self._at % len(self._order)]
+
+    def worked(self) -> None:
+        self._pause_ms = 0.0
+
+    def failed(self) -> float:
+        """Go on to the next one; seconds to wait before, 0 until each one was tried."""
+        self._at += 1
+        if self._at % len(self._order):
+            return 0.0
+        self._pause_ms = min(max(2 * self._pause_ms, self._config.retry_min_ms), self._config.retry_max_ms)
+        return self._pause_ms / 1000
+
+
+def preferred_address(core: Core, replica: str | None, follow: bool) -> str:
+    """The named node's address; for a reader that follows the leader's, which knows of each commit first; else any."""
+    if replica is not None:
+        return core.routes.peers.get(replica, "")
+    return core.routes.leader or "" if follow else ""
+
+
+class BlockingReader:
+    """Fetches over one connection of a lane."""
+
+    def __init__(self, core: Core, lane: Lane, fetcher: Fetcher, replicas: Replicas) -> None:
+        self._core = core
+        self._lane = lane
+        self._fetcher = fetcher
+        self._replicas = replicas
+        self._connection: BlockingConnection | None = None
+        self._asked = False
+
+    def __iter__(self) -> Iterator[tuple[FetchedBatch, memoryview]]:
+        patience_s = self._core.config.request_timeout_ms / 1000
+        deadline = time.monotonic() + patience_s
+        try:
+            while not self._fetcher.done:
+                try:
+                    batches = self._next()
+                except DLedgerError as error:
+                    self._drop()
+                    pause = self._replicas.failed()
+                    if time.monotonic() + pause > deadline:
+                        raise
+                    if not getattr(error, "elsewhere", isinstance(error, Unavailable)):
+                        raise
+                    time.sleep(pause)
+                    continue
+                self._replicas.worked()
+                yield from batches
+                deadline = time.monotonic() + patience_s
+        finally:
+            self._finish()
+
+    def _next(self) -> list[tuple[FetchedBatch, memoryview]]:
+        connection = self._connection
+        try:
+            if connection is None:
+                connection = self._connection = self._lane.take(self._replicas.address)
+            if not self._asked:
+                connection.send(self._fetcher.request(), deadline=_soon())
+            _, answer, payload = connection.receive(_soon())
+            if not isinstance(answer, FetchResponse):
+                raise ProtocolError(f"{type(answer).__name__} where FetchResponse belongs")
+        except (Lost, ProtocolError) as error:
+            raise Unavailable(f"{self._replicas.address}: {error}") from None
+        self._asked = False
+        batches = take(self._fetcher, answer, payload)
+        if not self._fetcher.done:
+            try:
+                connection.send(self._fetcher.request(), deadline=_soon())
+                self._asked = True
+            except Lost:
+                self._drop()  # what came is good; the next turn opens another connection
+        return batches
+
+    def _drop(self) -> None:
+        self._asked = False
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _finish(self) -> None:
+        if self._connection is not None and not self._asked:
+            self._lane.keep(self._connection)
+            self._connection = None
+        self._drop()
+
+
+def take(fetcher: Fetcher, answer: FetchResponse, payload: memoryview) -> list[tuple[FetchedBatch, memoryview]]:
+    """`Fetcher.take`; an error carries ``elsewhere``: whether another replica may know better."""
+    try:
+        return fetcher.take(answer, payload)
+    except DLedgerError as error:
+        refused = answer.code is not answer.code.SUCCESS
+        error.elsewhere = elsewhere(answer.code) if refused else True  # type: ignore[attr-defined]
+        raise
+
+
+def _soon() -> float:
+    return time.monotonic() + (ATTEMPT_MS + WAIT_MS) / 1000
+
+
+def records(batch: FetchedBatch, body: memoryview, start: int, end: int | None) -> pa.RecordBatch:
+    """The records of a fetched body within [start, end), in the READ_SCHEMA."""
+    _, decoded = decode_batch(body)
+    if decoded.num_rows != batch.count:
+        raise ProtocolError(f"a body of {decoded.num_rows} records where {batch.count} were announced")
+    return with_offsets(decoded, batch.base_offset, start, end)
+
+
+def find_nodes(core: Core) -> Request:
+    """The question whose answer fills the routes, for a reader that was given all ids and asked nothing yet."""
+    return Request(MetadataRequest(), Terms(what="find the group's nodes"))

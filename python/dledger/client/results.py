@@ -1,0 +1,45 @@
+"""What a client's calls give back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The records have the offsets [start, end)."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction's end. ``repeated``: it was committed already, and nothing was changed now.
+
+    ``offsets``: topic -> partition -> (start, end) of what it wrote; empty for a repeat of a commit that a later one of
+    the same writer has overtaken.
+    """
+
+    repeated: bool
+    offsets: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A piece [start, end) of a partition and its stored bytes."""
+
+    start: int
+    end: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """What a consumer group has processed: topic -> partition -> next offset."""
+
+    name: str
+    offsets: dict[str, dict[int, int]] = field(default_factory=dict)

@@ -1,0 +1,311 @@
+"""A group of nodes for client tests: real sockets and the real catalog, no raft, and faults on demand."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dledger.batch.header import decode_header
+from dledger.catalog.catalog import Catalog
+from dledger.catalog.table import MemoryTables
+from dledger.checksum import crc32
+from dledger.messages.client import (
+    AppendRequest,
+    AppendResponse,
+    ExecuteRequest,
+    ExecuteResponse,
+    FetchedBatch,
+    FetchRequest,
+    FetchResponse,
+    GroupRequest,
+    GroupResponse,
+    HelloRequest,
+    HelloResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetKind,
+    OffsetsRequest,
+    OffsetsResponse,
+    SplitRequest,
+    SplitResponse,
+    StatusRequest,
+    StatusResponse,
+    TransferRequest,
+    TransferResponse,
+)
+from dledger.messages.codes import Code
+from dledger.wire import FrameReader, Limits, decode, encode
+
+MAX_BODY = 1 << 20
+
+
+class FakeNode:
+    """One address of the group. Each connection has a thread."""
+
+    def __init__(self, group: FakeGroup, node_id: str) -> None:
+        self.group = group
+        self.node_id = node_id
+        self.alive = True
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.sockets: set[socket.socket] = set()
+        self.threads = [threading.Thread(target=self._accept, daemon=True)]
+        self.threads[0].start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            with self.group.lock:
+                if not self.alive:
+                    sock.close()
+                    return
+                self.sockets.add(sock)
+                thread = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+                self.threads.append(thread)
+            thread.start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        reader = FrameReader(Limits())
+        try:
+            while data := sock.recv(1 << 16):
+                answers = []
+                for frame in reader.feed(data):
+                    message = decode(frame.kind, frame.header, frame.payload)
+                    answer = self.group.handle(self, message, frame.payload)
+                    if answer is DROP:
+                        return
+                    if answer is not SILENCE:
+                        answers += encode(answer[0], frame.request_id, answer[1])
+                sock.sendall(b"".join(answers))
+        except OSError:
+            return
+        finally:
+            with self.group.lock:
+                self.sockets.discard(sock)
+            close(sock)
+
+    def kill(self) -> None:
+        """As SIGKILL: every connection ends at once, and nobody listens."""
+        with self.group.lock:
+            self.alive = False
+            sockets = list(self.sockets)
+        close(self.listener)
+        for sock in sockets:
+            close(sock)
+
+
+def close(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    sock.close()
+
+
+DROP = object()
+SILENCE = object()
+
+
+class FakeGroup:
+    """A catalog behind some addresses. ``faults`` (message type -> what happens to the next ones, in order):
+
+    "drop": closed before it is done; "lose": done, then closed without an answer; "silence": not done, no answer;
+    a Code: answered with it, not done; ("done", Code): done, then answered with it; a callable: called, then done.
+    """
+
+    def __init__(self, nodes: int = 3) -> None:
+        self.lock = threading.RLock()
+        self.catalog = Catalog(MemoryTables())
+        self.index = -1
+        self.bodies: dict[int, bytes] = {}
+        self.faults: dict[type, deque[Any]] = {}
+        self.seen: list[tuple[str, Any, bytes]] = []
+        self.nodes = {f"n{i}": FakeNode(self, f"n{i}") for i in range(nodes)}
+        self.leader = "n0"
+        self.name = "g"
+        self.behind: set[str] = set()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.address for node in self.nodes.values())
+
+    def fault(self, kind: type, *what: Any) -> None:
+        with self.lock:
+            self.faults.setdefault(kind, deque()).extend(what)
+
+    def requests(self, kind: type) -> list[Any]:
+        with self.lock:
+            return [message for _, message, _ in self.seen if isinstance(message, kind)]
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes]:
+        """All records of a partition, from the catalog itself."""
+        from dledger.batch.records import decode_batch
+
+        with self.lock:
+            info = self.catalog.topic(topic)
+            end = self.catalog.end_offset(info.topic_id, partition)
+            refs = self.catalog.find(info.topic_id, partition, 0, end, 1 << 40) if end else []
+            return [v for ref in refs for v in decode_batch(self.bodies[ref.index])[1].column("value").to_pylist()]
+
+    def handle(self, node: FakeNode, message: Any, payload: memoryview) -> Any:
+        with self.lock:
+            self.seen.append((node.node_id, message, bytes(payload[:64])))
+            if isinstance(message, HelloRequest):
+                good = message.group in ("", self.name)
+                code = Code.SUCCESS if good else Code.UNKNOWN_GROUP
+                return HelloResponse(code=code, message="" if good else "another group", group=self.name), ()
+            waiting = self.faults.get(type(message))
+            fault = waiting.popleft() if waiting else None
+            if callable(fault):
+                fault()
+                fault = None
+            if fault == "drop":
+                return DROP
+            if fault == "silence":
+                return SILENCE
+            if isinstance(fault, Code):
+                return refuse(message, fault, ""), ()
+            answer = self._do(node, message, payload)
+            if fault == "lose":
+                return DROP
+            if isinstance(fault, tuple):
+                return refuse(message, fault[1], ""), ()
+            return answer
+
+    def _do(self, node: FakeNode, message: Any, payload: memoryview) -> Any:
+        doing: dict[type, Callable[..., Any]] = {
+            MetadataRequest: self._metadata,
+            AppendRequest: self._append,
+            ExecuteRequest: self._execute,
+            FetchRequest: self._fetch,
+            OffsetsRequest: self._offsets,
+            SplitRequest: self._split,
+            GroupRequest: self._group,
+            StatusRequest: self._status,
+            TransferRequest: self._transfer,
+        }
+        anywhere = (MetadataRequest, FetchRequest, StatusRequest, SplitRequest)
+        if node.node_id != self.leader and not isinstance(message, anywhere):
+            return refuse(message, Code.NOT_LEADER, self.leader), ()
+        return doing[type(message)](node, message, payload)
+
+    def _metadata(self, node: FakeNode, message: MetadataRequest, payload: memoryview) -> Any:
+        topics = self.catalog.topics() if message.all_topics else []
+        topics += [info for info in self.catalog.topics() if info.name in message.topics]
+        peers = {node_id: one.address for node_id, one in self.nodes.items()}
+        return MetadataResponse(
+            code=Code.SUCCESS, group=self.name, node_id=node.node_id, leader_id=self.leader, peers=peers,
+            topics=tuple(topics), max_body_bytes=MAX_BODY,
+        ), ()  # fmt: skip
+
+    def _append(self, node: FakeNode, message: AppendRequest, payload: memoryview) -> Any:
+        self.index += 1
+        body = bytes(payload)
+        self.bodies[self.index] = body
+        header = decode_header(body)
+        result = self.catalog.apply_data(self.index, self.index * 1000, len(body), header, crc32(body))
+        return AppendResponse(code=result.code, message=result.message, base_offset=result.base_offset), ()
+
+    def _execute(self, node: FakeNode, message: ExecuteRequest, payload: memoryview) -> Any:
+        self.index += 1
+        result = self.catalog.apply_command(self.index, message.command)
+        return ExecuteResponse(code=result.code, message=result.message, result=result.result), ()
+
+    def _fetch(self, node: FakeNode, message: FetchRequest, payload: memoryview) -> Any:
+        if node.node_id in self.behind:
+            return FetchResponse(code=Code.BEHIND), ()
+        known = {info.topic_id for info in self.catalog.topics()}
+        if message.topic_id not in known:
+            return FetchResponse(code=Code.UNKNOWN_TOPIC, message="no such topic"), ()
+        begin = self.catalog.begin_offset(message.topic_id, message.partition)
+        end = self.catalog.end_offset(message.topic_id, message.partition)
+        if message.start_offset < begin:
+            return FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, begin_offset=begin, end_offset=end), ()
+        stop = end if message.end_offset < 0 else min(end, message.end_offset)
+        refs = []
+        if message.start_offset < stop:
+            refs = self.catalog.find(message.topic_id, message.partition, message.start_offset, stop, message.max_bytes)
+        batches = tuple(FetchedBatch(base_offset=r.base_offset, count=r.count, size=r.size, crc=r.crc) for r in refs)
+        bodies = [self.bodies[r.index] for r in refs]
+        return FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches), bodies
+
+    def _offsets(self, node: FakeNode, message: OffsetsRequest, payload: memoryview) -> Any:
+        offsets: dict[str, dict[int, int]] = {}
+        ids: dict[str, str] = {}
+        known = {info.name: info for info in self.catalog.topics()}
+        for name in message.topics:
+            if name not in known:
+                return OffsetsResponse(code=Code.UNKNOWN_TOPIC, message=f"no topic {name!r}"), ()
+            topic_id = known[name].topic_id
+            ids[name] = known[name].log_id
+            offsets[name] = {}
+            for partition in range(known[name].partitions):
+                if message.kind is OffsetKind.BEGIN:
+                    offsets[name][partition] = self.catalog.begin_offset(topic_id, partition)
+                elif message.kind is OffsetKind.END:
+                    offsets[name][partition] = self.catalog.end_offset(topic_id, partition)
+                else:
+                    offsets[name][partition] = self.catalog.offset_for_time(topic_id, partition, message.timestamp_us)
+        return OffsetsResponse(code=Code.SUCCESS, offsets=offsets, log_ids=ids), ()
+
+    def _split(self, node: FakeNode, message: SplitRequest, payload: memoryview) -> Any:
+        cuts = self.catalog.split(
+            message.topic_id, message.partition, message.start_offset, message.end_offset, message.target_bytes,
+            message.max_pieces,
+        )  # fmt: skip
+        return SplitResponse(code=Code.SUCCESS, cuts=tuple(map(tuple, cuts))), ()
+
+    def _group(self, node: FakeNode, message: GroupRequest, payload: memoryview) -> Any:
+        if not message.consumer_group:
+            return GroupResponse(code=Code.SUCCESS, groups=tuple(self.catalog.groups())), ()
+        return GroupResponse(code=Code.SUCCESS, offsets=self.catalog.group(message.consumer_group)), ()
+
+    def _status(self, node: FakeNode, message: StatusRequest, payload: memoryview) -> Any:
+        return StatusResponse(code=Code.SUCCESS, status={"node_id": node.node_id}), ()
+
+    def _transfer(self, node: FakeNode, message: TransferRequest, payload: memoryview) -> Any:
+        self.leader = message.to
+        return TransferResponse(code=Code.SUCCESS), ()
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+        for node in self.nodes.values():
+            for thread in node.threads:
+                thread.join(5)
+
+
+def refuse(message: Any, code: Code, leader_id: str) -> Any:
+    """The refusal that belongs to a request."""
+    if isinstance(message, FetchRequest):
+        return FetchResponse(code=code)
+    kinds = {
+        AppendRequest: AppendResponse,
+        ExecuteRequest: ExecuteResponse,
+        OffsetsRequest: OffsetsResponse,
+        GroupRequest: GroupResponse,
+        TransferRequest: TransferResponse,
+        MetadataRequest: MetadataResponse,
+    }
+    return kinds[type(message)](code=code, message=code.name, leader_id=leader_id)
+
+
+@pytest.fixture
+def group() -> Iterator[FakeGroup]:
+    fake = FakeGroup()
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+def fast() -> dict[str, Any]:
+    """Client settings for tests of failures."""
+    return {"retry_min_ms": 1, "retry_max_ms": 5, "request_timeout_ms": 5000, "connect_timeout_ms": 1000}

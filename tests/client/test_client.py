@@ -1,0 +1,360 @@
+"""The blocking client against a group whose answers get lost, point elsewhere, or never come."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dledger.batch.header import decode_header
+from dledger.client import Appended, Client
+from dledger.errors import (
+    ConfigError,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    ProducerFenced,
+    RecordTooLarge,
+    TopicExists,
+    TopicNotFound,
+    Unavailable,
+    UnknownOption,
+    WrongGroup,
+)
+from dledger.messages.client import (
+    AppendRequest,
+    ExecuteRequest,
+    FetchRequest,
+    HelloRequest,
+    MetadataRequest,
+    OffsetsRequest,
+)
+from dledger.messages.codes import Code
+from dledger.messages.command import DeleteTopic, InitProducer
+
+
+@pytest.fixture
+def client(group: Any, fast: dict[str, Any]) -> Any:
+    with Client(group.bootstrap, **fast) as made:
+        made.create_topic("t")
+        yield made
+
+
+def sequences(group: Any) -> list[int]:
+    """Of all appends that arrived, in order."""
+    return [decode_header(head).sequence for _, message, head in group.seen if isinstance(message, AppendRequest)]
+
+
+def test_append_then_read_gives_the_same_records(client: Client) -> None:
+    assert client.append("t", b"one") == Appended("t", 0, 0, 1)
+    assert client.append("t", [b"two", b"three"], keys=[b"k", None], headers=[("h", b"v")]) == Appended("t", 0, 1, 3)
+    assert client.append("t", pa.array(["four"]), timestamps=1_000_000).end == 4
+    table = pa.Table.from_batches(client.read("t", 0, 1, 4))
+    assert table["offset"].to_pylist() == [1, 2, 3]
+    assert table["value"].to_pylist() == [b"two", b"three", b"four"]
+    assert table["key"].to_pylist() == [b"k", None, None]
+    assert table["headers"].to_pylist()[0] == [{"key": "h", "value": b"v"}]
+
+
+def test_append_to_a_follower_first_finds_the_leader(group: Any, client: Client) -> None:
+    group.leader = "n2"
+    assert client.append("t", b"x").start == 0
+    assert group.values("t") == [b"x"]
+
+
+@pytest.mark.parametrize("fault", ["lose", "drop", ("done", Code.WAIT_QUORUM_ACK_TIMEOUT), Code.TERM_CHANGED])
+def test_append_whose_answer_is_lost_is_repeated_with_the_same_sequence_and_stored_once(
+    group: Any, client: Client, fault: Any
+) -> None:
+    client.append("t", b"a")
+    group.fault(AppendRequest, fault)
+    assert client.append("t", b"b") == Appended("t", 0, 1, 2)
+    assert client.append("t", b"c") == Appended("t", 0, 2, 3)
+    assert sequences(group) == [0, 1, 1, 2]
+    assert group.values("t") == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("code", [Code.LEADER_PENDING_FULL, Code.LEADER_NOT_READY, Code.NOT_LEADER, Code.DISK_FULL])
+def test_append_refused_for_a_moment_is_asked_again(group: Any, client: Client, code: Code) -> None:
+    group.fault(AppendRequest, code, code)
+    assert client.append("t", b"a").start == 0
+    assert sequences(group) == [0, 0, 0]
+
+
+def test_append_when_the_leader_dies_goes_on_at_the_next_one(group: Any, client: Client) -> None:
+    client.append("t", b"a")
+
+    def die() -> None:
+        group.leader = "n1"
+
+    group.nodes["n0"].kill()
+    die()
+    assert client.append("t", b"b").start == 1
+
+
+def test_append_never_answered_is_outcome_unknown_and_the_next_one_is_not_wedged(group: Any, fast: Any) -> None:
+    with Client(group.bootstrap, **{**fast, "request_timeout_ms": 300}) as client:
+        client.create_topic("t")
+        client.append("t", b"a")
+        group.fault(AppendRequest, "lose", *["drop"] * 2000)
+        with pytest.raises(OutcomeUnknown) as caught:
+            client.append("t", b"b")
+        assert not caught.value.definite
+        group.faults.clear()
+        assert client.append("t", b"c") == Appended("t", 0, 2, 3)
+        assert group.values("t") == [b"a", b"b", b"c"]
+
+
+def test_append_never_sent_is_unavailable_and_definite(group: Any, fast: Any) -> None:
+    with Client(group.bootstrap, **{**fast, "request_timeout_ms": 200}) as client:
+        client.create_topic("t")
+        group.fault(AppendRequest, *[Code.LEADER_NOT_READY] * 2000)
+        with pytest.raises(Unavailable) as caught:
+            client.append("t", b"b")
+        assert caught.value.definite
+        group.faults.clear()
+        assert client.append("t", b"c").start == 0
+
+
+def test_append_after_an_unclear_attempt_a_refusal_stays_indefinite(group: Any, client: Client) -> None:
+    """The first attempt may have been stored, so being fenced at the second one does not mean "not written"."""
+    group.fault(AppendRequest, "lose", Code.PRODUCER_FENCED)
+    with pytest.raises(OutcomeUnknown):
+        client.append("t", b"a")
+    assert client.append("t", b"b").start == 1
+
+
+def test_append_fenced_at_once_is_definite(group: Any, client: Client) -> None:
+    group.fault(AppendRequest, Code.PRODUCER_FENCED)
+    with pytest.raises(ProducerFenced):
+        client.append("t", b"a")
+    assert client.append("t", b"b").start == 0
+
+
+def test_append_to_a_missing_topic_does_not_use_up_a_sequence(group: Any, client: Client) -> None:
+    client.append("t", b"a")
+    with pytest.raises(TopicNotFound):
+        client.append("missing", b"x")
+    group.fault(AppendRequest, Code.UNKNOWN_TOPIC)
+    with pytest.raises(TopicNotFound):
+        client.append("t", b"x")
+    group.fault(AppendRequest, Code.RECORD_TOO_LARGE)
+    with pytest.raises(RecordTooLarge):
+        client.append("t", b"x")
+    assert client.append("t", b"b") == Appended("t", 0, 1, 2)
+    assert sequences(group) == [0, 1, 1, 1]
+
+
+def test_append_to_a_topic_created_anew_goes_to_the_new_one(group: Any, client: Client, fast: Any) -> None:
+    client.append("t", b"old")
+    with Client(group.bootstrap, **fast) as other:
+        other.delete_topic("t")
+        other.create_topic("t")
+    assert client.append("t", b"new") == Appended("t", 0, 0, 1)
+
+
+@pytest.mark.parametrize("code", [Code.UNKNOWN_PRODUCER, Code.OUT_OF_ORDER_SEQUENCE])
+def test_append_whose_session_was_forgotten_opens_a_new_one(group: Any, client: Client, code: Code) -> None:
+    client.append("t", b"a")
+    group.fault(AppendRequest, code)
+    assert client.append("t", b"b").start == 1
+    opened = [m for m in group.requests(ExecuteRequest) if isinstance(m.command, InitProducer)]
+    assert len(opened) == 2
+    assert sequences(group) == [0, 1, 0]
+
+
+def test_append_without_idempotence_is_not_repeated(group: Any, fast: Any) -> None:
+    with Client(group.bootstrap, **fast, idempotent=False) as client:
+        client.create_topic("t")
+        group.fault(AppendRequest, "lose")
+        with pytest.raises(OutcomeUnknown):
+            client.append("t", b"a")
+        assert len(group.requests(AppendRequest)) == 1
+
+
+def test_append_too_large_is_refused_before_it_is_sent(group: Any, client: Client) -> None:
+    with pytest.raises(RecordTooLarge, match="max_body_bytes"):
+        client.append("t", b"x" * (1 << 20))
+    assert not group.requests(AppendRequest)
+
+
+def test_delete_topic_whose_answer_is_lost_is_not_repeated(group: Any, client: Client) -> None:
+    """It might delete a topic of the same name that somebody creates meanwhile."""
+    group.fault(ExecuteRequest, "lose")
+    with pytest.raises(OutcomeUnknown):
+        client.delete_topic("t")
+    assert len([m for m in group.requests(ExecuteRequest) if isinstance(m.command, DeleteTopic)]) == 1
+
+
+def test_create_topic_whose_answer_is_lost_is_repeated_and_succeeds(group: Any, client: Client) -> None:
+    group.fault(ExecuteRequest, "lose")
+    assert client.create_topic("u", 3).partitions == 3
+    with pytest.raises(TopicExists):
+        client.create_topic("u", 3)
+    assert client.create_topic("u", 3, if_absent=True).name == "u"
+
+
+def test_topics_and_offsets_and_groups(client: Client) -> None:
+    client.create_topic("u", 2)
+    assert [info.name for info in client.topics()] == ["t", "u"]
+    client.append("u", b"x", partition=1)
+    assert client.end_offsets("u") == {0: 0, 1: 1}
+    assert client.begin_offsets("u", stale=True) == {0: 0, 1: 0}
+    assert client.offsets_for_times("u", 0) == {0: -1, 1: 0}
+    assert client.offsets(["t", "u"]).offsets == {"t": {0: 0}, "u": {0: 0, 1: 1}}
+    client.commit_offsets("g1", {"u": {1: 1}})
+    assert client.group("g1").offsets == {"u": {1: 1}}
+    assert client.groups() == ["g1"]
+    assert client.status() == {n: {"node_id": n} for n in ("n0", "n1", "n2")}
+    client.transfer("n2")
+    assert client.append("u", b"y", partition=1).start == 1
+
+
+def test_status_names_the_node_that_does_not_answer(group: Any, client: Client) -> None:
+    group.nodes["n2"].kill()
+    status = client.status()
+    assert "error" in status["n2"]
+    assert status["n1"] == {"node_id": "n1"}
+
+
+def test_topic_that_is_missing_is_told_by_a_linearizable_answer(group: Any, client: Client) -> None:
+    with pytest.raises(TopicNotFound, match="missing"):
+        client.topic("missing")
+    assert group.requests(OffsetsRequest)
+
+
+@pytest.mark.parametrize(("start", "end"), [(3, 4), (0, 4), (-1, 1), (4, None)])
+def test_read_out_of_range_says_which_range_there_is(client: Client, start: int, end: int | None) -> None:
+    client.append("t", [b"a", b"b", b"c"])
+    with pytest.raises(OffsetOutOfRange) as caught:
+        list(client.read("t", 0, start, end))
+    assert (caught.value.begin, caught.value.end) == (0, 3)
+
+
+def test_read_falls_over_to_another_replica(group: Any, client: Client) -> None:
+    for n in range(20):
+        client.append("t", str(n).encode())
+    group.behind = {"n1"}
+    group.fault(FetchRequest, Code.CORRUPT_ENTRY, "drop", Code.BEHIND)
+    batches = list(client.read("t", 0, 0, 20, max_bytes=300, replica="n1"))
+    assert [v for b in batches for v in b.column("value").to_pylist()] == [str(n).encode() for n in range(20)]
+
+
+def test_read_with_wrong_bytes_everywhere_never_yields_them(group: Any, fast: Any) -> None:
+    from dledger.errors import CorruptEntry
+
+    with Client(group.bootstrap, **{**fast, "request_timeout_ms": 200}) as client:
+        client.create_topic("t")
+        client.append("t", b"a" * 100)
+        (index,) = group.bodies
+        group.bodies[index] = group.bodies[index].replace(b"aaa", b"aba", 1)
+        with pytest.raises(CorruptEntry):
+            list(client.read("t", 0, 0, 1))
+
+
+def test_read_asks_for_the_next_piece_before_the_first_one_is_used(group: Any, client: Client) -> None:
+    for n in range(3):
+        client.append("t", bytes([n]) * 1000)
+    bodies = client.fetch_bodies("t", 0, 0, 3, max_bytes=1)
+    first = next(bodies)
+    assert first[0].base_offset == 0
+    second = next(bodies)
+    assert second[0].base_offset == 1
+    bodies.close()
+    assert client.end_offsets("t") == {0: 3}
+
+
+def test_read_that_follows_sees_what_is_appended_later(client: Client) -> None:
+    client.append("t", b"a")
+    batches = client.read("t", 0, 0, follow=True)
+    assert next(batches).column("value").to_pylist() == [b"a"]
+    client.append("t", b"b")
+    assert next(batches).column("value").to_pylist() == [b"b"]
+    batches.close()
+
+
+def test_split_cuts_at_batches(client: Client) -> None:
+    for _ in range(4):
+        client.append("t", b"x" * 1000)
+    pieces = client.split("t", 0, 0, 4, 2000)
+    assert pieces[0].start == 0
+    assert pieces[-1].end == 4
+    assert [p.start for p in pieces[1:]] == [p.end for p in pieces[:-1]]
+
+
+def test_keys_choose_the_partition_as_kafka_does(client: Client) -> None:
+    """Expected values are those of Kafka's own test of murmur2 (UtilsTest)."""
+    from dledger.client.appending import murmur2
+
+    expected = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
+                b"a-little-bit-longer-string": -1486304829, b"abc": 479470107}  # fmt: skip
+    for key, number in expected.items():
+        assert murmur2(key) == number & 0xFFFFFFFF
+    client.create_topic("u", 5)
+    at = client.append("u", [b"1", b"2"], keys=[b"abc", b"abc"]).partition
+    assert at == 479470107 % 5
+    with pytest.raises(ConfigError, match="partitions"):
+        client.append("u", [b"1"] * 50, keys=[str(n).encode() for n in range(50)])
+    turns = {client.append("u", b"x").partition for _ in range(5)}
+    assert turns == {0, 1, 2, 3, 4}
+
+
+def test_pickled_client_works_and_carries_only_settings(client: Client) -> None:
+    client.append("t", b"a")
+    copy = pickle.loads(pickle.dumps(client))
+    assert copy.append("t", b"b").start == 1
+    copy.close()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_forked_child_connects_anew_and_leaves_its_parent_alone(group: Any, client: Client) -> None:
+    client.append("t", b"a")
+    hellos = len(group.requests(HelloRequest))
+    pid = os.fork()
+    if not pid:
+        try:
+            client.append("t", b"child")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert len(group.requests(HelloRequest)) > hellos
+    client.append("t", b"b")
+    assert group.values("t") == [b"a", b"child", b"b"]
+
+
+def test_client_of_another_group_is_refused(group: Any, fast: Any) -> None:
+    with Client(group.bootstrap, group="other", **fast) as client, pytest.raises(WrongGroup):
+        client.topics()
+
+
+def test_client_settings_are_checked() -> None:
+    with pytest.raises(UnknownOption, match="linger_ms"):
+        Client("localhost:1", linger=3)
+    with pytest.raises(ConfigError, match="host:port"):
+        Client("localhost")
+    with pytest.raises(ConfigError, match="host:port"):
+        Client("")
+
+
+def test_client_that_reaches_nobody_says_whom_it_asked(fast: Any) -> None:
+    with Client("127.0.0.1:1", **{**fast, "request_timeout_ms": 50}) as client, pytest.raises(Unavailable) as caught:
+        client.topics()
+    assert "127.0.0.1:1" in str(caught.value)
+
+
+def test_idle_connection_that_the_node_closed_is_not_used_for_what_cannot_be_repeated(
+    group: Any, client: Client
+) -> None:
+    for node in group.nodes.values():
+        with group.lock:
+            sockets = list(node.sockets)
+        for sock in sockets:
+            sock.shutdown(2)
+    for thread in [t for node in group.nodes.values() for t in node.threads[1:]]:
+        thread.join(5)
+    client.delete_topic("t")
+    assert not client.topics()
+    assert group.requests(MetadataRequest)
