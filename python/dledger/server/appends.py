@@ -10,6 +10,7 @@ from typing import Final
 
 from dledger.batch.header import BodyHeader, Kind, decode_header, encode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
+from dledger.config import GroupConfig
 from dledger.errors import ProtocolError
 from dledger.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
 from dledger.messages.codes import Code
@@ -69,14 +70,15 @@ class Writes:
     """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry is applied."""
 
     def __init__(
-        self, driver: Driver, catalog: Catalog, max_body_bytes: int, on_relief: Callable[[], None]
+        self, group: GroupConfig, driver: Driver, catalog: Catalog, on_relief: Callable[[], None]
     ) -> None:
         """``on_relief()`` is called when ``held_bytes`` has fallen."""
         self.held_bytes = 0
         """Bytes of requests that are not answered yet."""
         self._driver = driver
         self._catalog = catalog
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes = group.max_body_bytes
+        self._pending_bytes = group.pending_bytes
         self._on_relief = on_relief
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Waiter] = []
@@ -167,7 +169,10 @@ class Writes:
         """SUCCESS: propose it; None: answered already; anything else is the answer."""
         if self._driver.failed:
             return Code.DISK_ERROR
-        code = self._driver.raft.can_accept(before + waiter.size)
+        raft = self._driver.raft
+        code = raft.can_accept(before + waiter.size)
+        if before and code is Code.SUCCESS and raft.pending_bytes + before + waiter.size > self._pending_bytes:
+            code = Code.LEADER_PENDING_FULL  # the core takes anything when nothing is pending
         if code is not Code.SUCCESS:
             return code
         if waiter.header is None or not self.caught_up:

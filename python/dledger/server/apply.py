@@ -116,7 +116,7 @@ class Applier:
         if header is None:
             catalog.apply_other(entry.index)
         elif header.kind is Kind.DATA:
-            result = catalog.apply_data(entry.index, entry.pos, entry.size, header, entry.body_crc)
+            result = catalog.apply_data(entry.index, entry.pos, len(entry.body), header, entry.body_crc)
         else:
             try:
                 command = decode_command(entry.body[BODY_HEADER_SIZE:])

@@ -125,7 +125,7 @@ class NodeServer:
         self.applier = Applier(
             self.catalog, self.raft, store, self.driver.on_reader, self._on_applied, self._on_pass, self.driver.fail
         )
-        self.writes = Writes(self.driver, self.catalog, group.max_body_bytes, lambda: self.front.relieved())
+        self.writes = Writes(group, self.driver, self.catalog, lambda: self.front.relieved())
         self.reads = Reads(self.driver, self.catalog, store)
         self.linearizable = LinearizableReads(self.driver, self.catalog)
         self.offsets = Offsets(self.driver, self.catalog, self.linearizable)

@@ -11,6 +11,7 @@ from dledger.catalog.catalog import BatchRef, Catalog
 from dledger.errors import CorruptEntry, OffsetOutOfRange, TopicNotFound
 from dledger.messages.client import FetchedBatch, FetchRequest, FetchResponse, SplitRequest, SplitResponse
 from dledger.messages.codes import Code
+from dledger.messages.entry import HEADER_SIZE
 from dledger.net import Connection
 from dledger.raft.node import RaftNode
 from dledger.server.driver import Driver
@@ -154,16 +155,16 @@ class Reads:
         limit = min(request.max_bytes, MAX_FETCH_BYTES)
         refs = self._catalog.find(request.topic_id, request.partition, request.start_offset, stop, limit)
         bodies = self._cached(refs)
+        wanted = [(ref.index, ref.pos, ref.size + HEADER_SIZE) for ref in refs]
         if bodies is None and sum(ref.size for ref in refs) <= INLINE_BYTES:
             try:
-                bodies = self._store.read_bodies([(ref.index, ref.pos, ref.size) for ref in refs])
+                bodies = self._store.read_bodies(wanted)
             except Exception as error:
                 self._failed(connection, request_id, error)
                 return
         if bodies is not None:
             self._send(connection, request_id, request, refs, bodies)
             return
-        wanted = [(ref.index, ref.pos, ref.size) for ref in refs]
         future = self._driver.on_reader(self._store.read_bodies, wanted)
         future.add_done_callback(lambda done: self._read(connection, request_id, request, refs, done))
 
