@@ -116,9 +116,8 @@ def test_verify_and_dump_refuse_files_and_whole_groups(tmp_path: Path) -> None:
 
 def test_no_traceback_reaches_a_terminal() -> None:
     """As installed, not only under a test's runner."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dledger", "status", "-b", "/does/not/exist"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "dledger", "status", "-b", "/does/not/exist"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("dledger: ")
     assert "Traceback" not in done.stderr

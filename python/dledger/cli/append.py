@@ -64,12 +64,13 @@ def append(
 
 
 def _check_topic(client: Client, topic: str, create: bool) -> None:
+    """Raises `TopicNotFound` when it is missing and shall not be made."""
     try:
         client.topic(topic)
     except TopicNotFound:
         if not create:
             raise
-        client.create_topic(topic)
+        client.create_topic(topic, if_absent=True)
 
 
 def _append_all(

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from dledger.cli.common import group_options, is_path, json_option, open_client, print_json, print_table
-from dledger.types import NodeId
 
 
 @click.command()
@@ -39,7 +38,8 @@ def _print_status(found: dict[str, dict[str, Any]], processes: dict[str, int | N
     if as_json:
         print_json({node: {**state, **_pid(node, processes)} for node, state in sorted(found.items())})
         return
-    columns = ("role", "term", "leader", "begin_index", "end_index", "committed_index", "applied_index", "disk")
+    indices = ("begin_index", "end_index", "durable_index", "committed_index", "applied_index")
+    columns = ("role", "term", *indices, "disk_level")
     rows = []
     for node, state in sorted(found.items()):
         cells = [state.get(column, "-") for column in columns]
@@ -68,7 +68,7 @@ def groups(name: str | None, bootstrap: str, timeout: float, as_json: bool) -> N
                 print_table(("group",), [(one,) for one in names])
             return
         rows = []
-        for topic, offsets in sorted(client.group(name).items()):
+        for topic, offsets in sorted(client.group(name).offsets.items()):
             ends = client.end_offsets(topic)
             rows += [(topic, at, offset, ends[at], ends[at] - offset) for at, offset in sorted(offsets.items())]
     if as_json:
@@ -84,7 +84,7 @@ def groups(name: str | None, bootstrap: str, timeout: float, as_json: bool) -> N
 def transfer(node: str, bootstrap: str, timeout: float) -> None:
     """Hand leadership to NODE."""
     with open_client(bootstrap, timeout) as client:
-        client.transfer(NodeId(node))
+        client.transfer(node)
     click.echo(f"{node} leads")
 
 

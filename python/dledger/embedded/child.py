@@ -24,6 +24,7 @@ from dledger.embedded.probe import ask_to_lead
 from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config
 from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
 from dledger.net import run
+from dledger.server.main import tune_interpreter
 from dledger.server.node import NodeServer
 from dledger.types import NodeId
 
@@ -116,6 +117,7 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
     group = group_config(file.group, file.members, file.settings)
     node = node_config(node_id, home.node_directory(node_id), file.addresses[node_id], file.settings)
     addresses = Addresses(home, file)
+    tune_interpreter()
     server = NodeServer(group, node, addresses)
     await server.start()
     home.touch_used()

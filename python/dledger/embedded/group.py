@@ -16,7 +16,7 @@ from dledger.embedded.home import LOG_FILE, GroupFile, Home, User
 from dledger.embedded.probe import ask_all, wait_for_leader
 from dledger.embedded.process import ProcessId, application_pid, is_descendant, wait_gone
 from dledger.embedded.settings import check_replicas, check_settings
-from dledger.embedded.start import DRAIN_TIMEOUT_S, Wish, join_group, start_nodes, stop_nodes
+from dledger.embedded.start import DRAIN_TIMEOUT_S, Wish, join_group, start_nodes, stop_group, stop_nodes
 from dledger.errors import ConfigError, PathError, Unavailable
 from dledger.types import NodeId, Role
 
@@ -137,7 +137,7 @@ class EmbeddedGroup:
             if not _holds[str(self._home)]:
                 file = self._home.write(replace(file, users=tuple(u for u in file.live_users() if u.process != own)))
             if force or not any(_counts(user, own) for user in file.live_users()):
-                stop_nodes(self._home, file.local)
+                stop_group(self._home, file)
 
     def __enter__(self) -> EmbeddedGroup:
         return self

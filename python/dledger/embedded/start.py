@@ -16,6 +16,7 @@ from typing import Any, Final
 from dledger import errors
 from dledger.embedded.home import LOG_FILE, GroupFile, Home, User, path_errors
 from dledger.embedded.ports import free_ports
+from dledger.embedded.probe import wait_for_leader
 from dledger.embedded.process import reap, spawn_python, this_host, wait_gone
 from dledger.embedded.settings import REPLICAS_DEFAULT, check_join, default_of
 from dledger.errors import DLedgerError, PathError, PortInUse, StorageError, Unavailable
@@ -297,6 +298,16 @@ def _answer(home: Home, node: NodeId, pid: int, said: bytes) -> DLedgerError | N
     return Unavailable(f"{message} ({answer['error']}; see {home.node_directory(node) / LOG_FILE})")
 
 
+def stop_group(home: Home, file: GroupFile) -> None:
+    """End all nodes of the directory gracefully. Call with the lock held.
+
+    The leader goes last: it has nobody left to hand leadership to, and so does not wait for one that ends as well.
+    """
+    leader = wait_for_leader(file.addresses, file.group, 0)
+    stop_nodes(home, [node for node in file.local if node != leader])
+    stop_nodes(home, file.local)
+
+
 def stop_nodes(home: Home, nodes: Iterable[NodeId]) -> None:
     """End nodes gracefully, all at the same time; with SIGKILL those that will not. Call with the lock held."""
     processes = [state.process for state in map(home.node, nodes) if state.running and state.process]
@@ -309,4 +320,4 @@ def stop_nodes(home: Home, nodes: Iterable[NodeId]) -> None:
             wait_gone(process, DRAIN_TIMEOUT_S)
 
 
-__all__ = ["Wish", "join_group", "start_nodes", "stop_nodes"]
+__all__ = ["Wish", "join_group", "start_nodes", "stop_group", "stop_nodes"]

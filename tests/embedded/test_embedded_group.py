@@ -1,0 +1,340 @@
+"""A group in a directory, with real processes: it survives kills, restarts, moves and company."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger import Client, EmbeddedGroup, EmbeddedNode, Role
+from dledger.embedded import connect_path
+from dledger.embedded.home import Home
+from dledger.embedded.ports import free_ports
+from dledger.embedded.process import ProcessId
+from dledger.errors import ConfigError, PathError, PortInUse, Unavailable, WrongGroup
+from dledger.net.address import split_address
+
+pytestmark = pytest.mark.cluster
+SMALL: dict[str, Any] = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
+Until = Callable[..., None]
+
+
+def append(servers: str, *values: str) -> None:
+    with Client(servers) as client:
+        client.create_topic("t", if_absent=True)
+        for value in values:
+            client.append("t", value.encode())
+
+
+def values(servers: str) -> list[str]:
+    with Client(servers) as client:
+        return [v.decode() for batch in client.read("t", 0, 0) for v in batch.column("value").to_pylist()]
+
+
+def running(path: Path) -> list[str]:
+    home = Home(path)
+    file = home.read()
+    return [node for node in file.local if home.node(node).running] if file else []
+
+
+def application(script: str, *arguments: str) -> subprocess.Popen[str]:
+    """Another program; it prints a line when it is where the test wants it, and goes on when it gets one."""
+    text = "import sys\nfrom dledger import Client, EmbeddedGroup\nfrom dledger.embedded import connect_path\n" + textwrap.dedent(script)
+    return subprocess.Popen(
+        [sys.executable, "-c", text, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def line_of(program: subprocess.Popen[str]) -> str:
+    assert program.stdout is not None
+    return program.stdout.readline().strip()
+
+
+def go_on(program: subprocess.Popen[str]) -> None:
+    out, _ = program.communicate("\n", timeout=60)
+    assert program.returncode == 0, out
+
+
+HOLD = """
+    group = EmbeddedGroup(sys.argv[1])
+    print(group.bootstrap_servers, flush=True)
+    sys.stdin.readline()
+    group.stop()
+"""
+
+
+def test_group_goes_on_without_its_leader_and_takes_it_back(log_path: Path, until: Until) -> None:
+    with EmbeddedGroup(log_path, replicas=3, **SMALL) as group:
+        append(group.bootstrap_servers, "a")
+        first = group.leader
+        assert group.nodes[first].role is Role.LEADER
+        group.kill(first)
+        assert group.nodes[first].pid is None
+        append(group.bootstrap_servers, "b")
+        assert group.leader != first
+        group.restart(first)
+        until(lambda: group.nodes[first].role is Role.FOLLOWER, f"{first} to follow")
+        append(group.bootstrap_servers, "c")
+        assert values(group.bootstrap_servers) == ["a", "b", "c"]
+    assert running(log_path) == []
+
+
+def test_group_that_was_killed_comes_back_with_all_that_was_acknowledged(log_path: Path) -> None:
+    """kill -9 of everything, then the same command again: the same addresses, the same records."""
+    group = EmbeddedGroup(log_path, **SMALL)
+    servers = group.bootstrap_servers
+    append(servers, "a", "b")
+    for node in group.nodes:
+        group.kill(node)
+    with pytest.raises(Unavailable, match="nodes that do not run: n0, n1, n2"):
+        _ = group.leader
+    with EmbeddedGroup(log_path, **SMALL) as again:
+        assert again.bootstrap_servers == servers
+        assert values(servers) == ["a", "b"]
+
+
+def test_missing_node_is_started_by_whoever_comes_next(log_path: Path) -> None:
+    with EmbeddedGroup(log_path, **SMALL) as group:
+        group.kill("n1")
+        assert connect_path(log_path) == group.bootstrap_servers
+        assert group.nodes["n1"].pid is not None  # type: ignore[index]
+
+
+def test_joining_a_running_group_starts_nothing(log_path: Path) -> None:
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        pids = [info.pid for info in group.nodes.values()]
+        for _ in range(3):
+            assert connect_path(log_path) == group.bootstrap_servers
+        assert [info.pid for info in group.nodes.values()] == pids
+
+
+def test_two_applications_have_one_group_and_the_second_goes_on_alone(log_path: Path) -> None:
+    with application(HOLD, str(log_path)) as first, application(HOLD, str(log_path)) as second:
+        servers = line_of(first)
+        assert line_of(second) == servers
+        append(servers, "a")
+        go_on(first)
+        append(servers, "b")
+        assert values(servers) == ["a", "b"]
+        go_on(second)
+    assert running(log_path) == []
+
+
+def test_groups_of_one_process_count_as_two(log_path: Path) -> None:
+    first, second = EmbeddedGroup(log_path, replicas=1, **SMALL), EmbeddedGroup(log_path)
+    first.stop()
+    assert running(log_path) == ["n0"]
+    second.stop()
+    assert running(log_path) == []
+
+
+def test_application_that_is_killed_at_its_start_leaves_nothing_in_the_way(log_path: Path, until: Until) -> None:
+    """Its half-started nodes are taken over, or die; nobody has to remove anything."""
+    script = "connect_path(sys.argv[1], segment_bytes=16 << 20, index_file_bytes=1 << 20)"
+    with application(script, str(log_path)) as killed:
+        until(lambda: any(log_path.glob("n*/node.log")), "its first process")
+        killed.kill()
+    with EmbeddedGroup(log_path, **SMALL) as group:
+        append(group.bootstrap_servers, "a")
+        assert values(group.bootstrap_servers) == ["a"]
+        pids = {info.pid for info in group.nodes.values()}
+        assert len(pids) == 3
+        assert None not in pids
+
+
+def test_port_that_somebody_else_took_is_replaced(log_path: Path) -> None:
+    group = EmbeddedGroup(log_path, **SMALL)
+    append(group.bootstrap_servers, "a")
+    taken = group.nodes["n0"].address  # type: ignore[index]
+    group.kill("n0")
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        thief.bind(split_address(taken))
+        thief.listen()
+        group.start()
+        assert group.nodes["n0"].address != taken  # type: ignore[index]
+        append(group.bootstrap_servers, "b")
+    group.kill(group.leader)  # the others know the new address, or there would be no quorum
+    append(group.bootstrap_servers, "c")
+    assert values(group.bootstrap_servers) == ["a", "b", "c"]
+    group.stop()
+
+
+def test_moved_directory_is_the_same_group(log_path: Path) -> None:
+    with EmbeddedGroup(log_path, **SMALL) as group:
+        append(group.bootstrap_servers, "a")
+    moved = log_path.with_name("moved")
+    log_path.rename(moved)
+    with EmbeddedGroup(moved) as group:
+        append(group.bootstrap_servers, "b")
+        assert values(group.bootstrap_servers) == ["a", "b"]
+
+
+def test_directory_moved_under_running_nodes_ends_them(log_path: Path, until: Until) -> None:
+    """They would write their next file to a path that is gone; the new path starts them again."""
+    group = EmbeddedGroup(log_path, **SMALL)
+    append(group.bootstrap_servers, "a")
+    pids = {info.pid for info in group.nodes.values()}
+    moved = log_path.with_name("moved")
+    log_path.rename(moved)
+    with EmbeddedGroup(moved) as again:
+        assert not pids & {info.pid for info in again.nodes.values()}
+        assert values(again.bootstrap_servers) == ["a"]
+
+
+def test_deleted_directory_ends_its_nodes(log_path: Path, until: Until) -> None:
+    group = EmbeddedGroup(log_path, replicas=1, **SMALL)
+    process = Home(log_path).node("n0").process  # type: ignore[arg-type]
+    assert process is not None
+    shutil.rmtree(log_path)
+    until(lambda: not process.alive, "the node to end")
+    group.stop()
+
+
+def test_copy_runs_beside_its_original(log_path: Path) -> None:
+    """A copied directory is another group on other ports; neither sees the other."""
+    with EmbeddedGroup(log_path, **SMALL) as group:
+        append(group.bootstrap_servers, "a")
+    copy = log_path.with_name("copy")
+    shutil.copytree(log_path, copy)
+    with EmbeddedGroup(log_path) as group, EmbeddedGroup(copy) as copied:
+        assert not set(group.bootstrap_servers.split(",")) & set(copied.bootstrap_servers.split(","))
+        append(copied.bootstrap_servers, "b")
+        assert values(group.bootstrap_servers) == ["a"]
+        assert values(copied.bootstrap_servers) == ["a", "b"]
+
+
+def test_group_ends_when_nobody_uses_it_and_nobody_is_left(log_path: Path, until: Until) -> None:
+    script = """
+        servers = connect_path(sys.argv[1], idle_timeout_ms=300, segment_bytes=16 << 20, index_file_bytes=1 << 20)
+        client = Client(servers)
+        client.create_topic("t")
+        client.append("t", b"a")
+        print(servers, flush=True)
+        sys.stdin.readline()
+    """
+    with application(script, str(log_path)) as only:
+        line_of(only)
+        unused = Home(log_path).unused_s
+        until(lambda: unused() > 1.5, "the group to be idle for five times its timeout")
+        assert len(running(log_path)) == 3  # its application still lives
+        go_on(only)
+    until(lambda: running(log_path) == [], "the nodes to end")
+    with EmbeddedGroup(log_path) as group:
+        assert values(group.bootstrap_servers) == ["a"]
+
+
+def test_two_replicas_are_not_better_than_one(log_path: Path) -> None:
+    with pytest.raises(ConfigError, match="1, 3, 5 or 7"):
+        EmbeddedGroup(log_path, replicas=2)
+    assert not log_path.exists()
+
+
+def test_other_replicas_than_the_group_has_are_refused(log_path: Path) -> None:
+    with EmbeddedGroup(log_path, replicas=1, **SMALL):
+        with pytest.raises(ConfigError, match="1 replicas, not 3"):
+            connect_path(log_path, replicas=3)
+        connect_path(log_path, replicas=1)
+        connect_path(log_path)
+
+
+def test_group_is_not_made_where_none_is_wanted(log_path: Path) -> None:
+    with pytest.raises(PathError, match="no group in this directory"):
+        connect_path(log_path, create=False)
+    assert not log_path.exists()
+
+
+def test_full_disk_is_named_before_anything_starts(log_path: Path) -> None:
+    with pytest.raises(PathError, match="the disk is full"):
+        EmbeddedGroup(log_path, replicas=1, disk_reserve_bytes=1 << 60)
+
+
+def test_node_that_does_not_exist_is_named_with_those_that_do(log_path: Path) -> None:
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group, pytest.raises(ConfigError, match="it has n0"):
+        group.kill("n1")
+
+
+def test_other_host_on_the_same_directory_is_refused(log_path: Path) -> None:
+    """Its node holds the lock (one kernel, two containers), or gives signs of life (a network file system)."""
+    with EmbeddedGroup(log_path, replicas=1, **SMALL):
+        pid_file = log_path / "n0" / "node.pid"
+        content = pid_file.read_text()
+        elsewhere = json.loads(content)
+        elsewhere["host"] = {"name": "other-box", "boot": "other", "space": ""}
+        try:
+            pid_file.write_text(json.dumps(elsewhere))
+            with pytest.raises(PathError, match="host 'other-box'"):
+                connect_path(log_path)
+        finally:
+            pid_file.write_text(content)
+
+
+def test_host_that_died_is_taken_over_from(log_path: Path) -> None:
+    """No lock, no sign of life: what a crashed machine leaves on a shared disk."""
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        append(group.bootstrap_servers, "a")
+    left = ProcessId.of(os.getpid()).as_dict() | {"host": {"name": "dead", "boot": "dead", "space": ""}}
+    pid_file = log_path / "n0" / "node.pid"
+    pid_file.write_text(json.dumps(left | {"home": str(log_path), "ending": False}))
+    with EmbeddedGroup(log_path) as group:
+        assert values(group.bootstrap_servers) == ["a"]
+
+
+def test_store_of_another_group_keeps_its_node_from_starting(tmp_path: Path, log_path: Path) -> None:
+    other = tmp_path / "other"
+    with EmbeddedGroup(log_path, replicas=1, **SMALL), EmbeddedGroup(other, replicas=1, **SMALL):
+        pass
+    shutil.rmtree(log_path / "n0")
+    shutil.copytree(other / "n0", log_path / "n0")
+    with pytest.raises(WrongGroup, match="n0"):
+        EmbeddedGroup(log_path)
+
+
+def test_nodes_load_neither_arrow_nor_spark(log_path: Path) -> None:
+    """A node forwards bytes; what it does not load it neither waits for nor holds in memory."""
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        append(group.bootstrap_servers, "a")
+        maps = Path(f"/proc/{group.nodes['n0'].pid}/maps").read_text()  # type: ignore[index]
+    assert "pyarrow" not in maps
+    assert "numpy" not in maps
+
+
+def test_embedded_node_takes_the_lead_of_a_group_that_runs_elsewhere(tmp_path: Path, until: Until) -> None:
+    ports = free_ports("127.0.0.1", 3)
+    peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(ports))
+    command = [sys.executable, "-m", "dledger", "serve", "--peers", peers, "--set", f"segment_bytes={16 << 20}"]
+    served = [[*command, "--self-id", f"n{i}", "--dir", str(tmp_path / f"served{i}")] for i in (1, 2)]
+    others = [subprocess.Popen(one, stderr=subprocess.DEVNULL) for one in served]
+    try:
+        with EmbeddedNode(tmp_path / "own", peers, "n0", segment_bytes=16 << 20) as node:
+            assert node.wait_for_leader() in {"n0", "n1", "n2"}
+            append(node.bootstrap_servers, "a")
+            until(lambda: node.role is Role.LEADER, "the embedded node to lead")
+            append(node.bootstrap_servers, "b")
+        assert values(node.bootstrap_servers) == ["a", "b"]  # the others go on without it
+        assert running(tmp_path / "own") == []
+    finally:
+        for other in others:
+            other.send_signal(signal.SIGTERM)
+        assert [other.wait(30) for other in others] == [0, 0]
+
+
+def test_embedded_node_names_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not one of the peers"):
+        EmbeddedNode(tmp_path / "own", "n0-127.0.0.1:7000", "n1")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        with pytest.raises(PortInUse, match=address):
+            EmbeddedNode(tmp_path / "own", f"n0-{address}", "n0", **SMALL)
