@@ -111,10 +111,8 @@ class EntryDispatcher:
         if self._loading is None or (entries and entries[0].index != self._loading):
             return
         self._loading = None
-        if not entries:
+        if not entries or any(self.core.log.term_at(entry.index) != entry.term for entry in entries):
             self._paused_until_ms = now_ms + self.core.config.push_timeout_ms
-            return
-        if any(self.core.log.term_at(entry.index) != entry.term for entry in entries):
             return
         if self.core.log.term_at(Index(entries[0].index - 1)) is None:
             self._compare(Index(entries[0].index - 1))

@@ -108,6 +108,13 @@ class Leader:
         self.transfers.begin(to, now_ms, is_asked=is_asked)
         self._tell_transferee()
 
+    def hand_over(self, candidates: tuple[NodeId, ...], now_ms: int) -> None:
+        """Let one of ``candidates`` lead instead, if one is near; not again soon, because appends stop meanwhile."""
+        to = nearest_follower(self.core, candidates, lambda peer: self._lag(peer, now_ms))
+        if to is not None and self.transfers.ongoing is None:
+            self._next_preference_ms = now_ms + RETRY_PREFERRED * self.core.config.election_ms
+            self.transfer(to, now_ms, is_asked=False)
+
     def on_persisted(self, now_ms: int) -> None:
         if self.acks.acknowledge(self.core.me, self.core.log.durable_index):
             self._advance(now_ms)
@@ -222,10 +229,7 @@ class Leader:
             candidates = core.config.preferred_leaders
         else:
             return
-        to = nearest_follower(core, candidates, lambda peer: self._lag(peer, now_ms))
-        if to is not None:
-            self._next_preference_ms = now_ms + RETRY_PREFERRED * core.config.election_ms
-            self.transfer(to, now_ms, is_asked=False)
+        self.hand_over(candidates, now_ms)
 
     def _disk_stalls(self, now_ms: int) -> bool:
         """Whether this disk has not written anything for an election time although there was something to write,

@@ -240,5 +240,5 @@ class RaftNode:
 
     def _set_writable(self, writable: bool, now_ms: int) -> None:
         self._machine.writable = writable
-        if not writable and self._leader is not None and self._machine.transfers.ongoing is None:
-            self._leader.transfer(None, now_ms, is_asked=False)
+        if not writable and self._leader is not None:
+            self._leader.hand_over(self._machine.peers, now_ms)

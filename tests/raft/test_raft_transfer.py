@@ -1,0 +1,195 @@
+"""Handing leadership over: on request, by preference, and because of a disk."""
+
+from __future__ import annotations
+
+from raft_bench import (
+    N0,
+    N1,
+    N2,
+    beat,
+    beat_answer,
+    config,
+    follow,
+    lead,
+    node_with,
+    only,
+    pushed,
+    sent,
+    take_over,
+    vote,
+)
+
+from dledger.messages.codes import Code
+from dledger.messages.peer import LeadershipTransferRequest, LeadershipTransferResponse, PushType, VoteRequest
+from dledger.raft import TransferDone
+from dledger.types import NodeId, Role
+
+
+def leading(**more):
+    """A leader of three; n1 has all of its log, n2 has been heard but has nothing yet."""
+    node = node_with(0, **more)
+    ready, now_ms = lead(node)
+    node.persisted(ready.append[-1].position, now_ms)
+    node.step(pushed(node, N1, PushType.COMPARE, 0), now_ms)
+    node.step(pushed(node, N1, PushType.APPEND, 1), now_ms)
+    node.step(beat_answer(node, N2, 1), now_ms)
+    return node, now_ms
+
+
+def test_a_transferee_that_has_everything_is_told_at_once():
+    node, now_ms = leading()
+    request = only(node.transfer(N1, now_ms), LeadershipTransferRequest)
+    assert (request.remote_id, request.term, request.take_leadership_index) == (N1, 1, 1)
+    assert node.can_accept(1) is Code.LEADER_TRANSFERRING
+
+
+def test_a_transferee_catches_up_first():
+    node, now_ms = leading()
+    assert not sent(node.transfer(N2, now_ms), LeadershipTransferRequest)
+    node.step(pushed(node, N2, PushType.COMPARE, 0), now_ms)
+    ready = node.step(pushed(node, N2, PushType.APPEND, 1), now_ms)
+    assert only(ready, LeadershipTransferRequest).remote_id == N2
+
+
+def test_the_leader_learns_that_the_transferee_leads():
+    node, now_ms = leading()
+    node.transfer(N1, now_ms)
+    node.step(vote(2, (1, 1), of=N1, transfer=True), now_ms)
+    assert node.role is Role.CANDIDATE
+    ready = node.step(beat(2, of=N1), now_ms + 10)
+    assert ready.transfer == TransferDone(N1, Code.SUCCESS)
+
+
+def test_a_transfer_that_does_not_happen_ends_within_an_election_time_and_writes_resume():
+    node, now_ms = leading()
+    node.transfer(N1, now_ms)
+    results = []
+    while not results:
+        at = node.deadline_ms()
+        ready = node.tick(at)
+        node.step(beat_answer(node, N2, 1), at)
+        results += [ready.transfer] if ready.transfer else []
+        if not results and at > now_ms:
+            assert only(ready, LeadershipTransferRequest, N1), "told again: the first may be lost"
+    assert results == [TransferDone(N1, Code.TAKE_LEADERSHIP_FAILED)]
+    assert at <= now_ms + config().election_ms
+    assert node.role is Role.LEADER
+    assert node.can_accept(1) is Code.SUCCESS
+
+
+def test_another_winner_ends_the_transfer_too():
+    node, now_ms = leading()
+    node.transfer(N1, now_ms)
+    node.step(beat(2, of=N2), now_ms)
+    assert node.step(beat(2, of=N2), now_ms).transfer == TransferDone(N1, Code.TAKE_LEADERSHIP_FAILED)
+
+
+def test_transfers_that_cannot_be_are_refused_with_a_reason():
+    node, now_ms = leading(group=config(max_transfer_lag=5))
+    assert node.transfer(NodeId("n9"), now_ms).transfer == TransferDone(NodeId("n9"), Code.UNKNOWN_MEMBER)
+    assert node.transfer(N0, now_ms).transfer == TransferDone(N0, Code.SUCCESS)
+    node.propose([b"x"] * 10, now_ms)
+    assert node.transfer(N2, now_ms).transfer == TransferDone(N2, Code.FALL_BEHIND_TOO_MUCH)
+    node.step(pushed(node, N1, PushType.APPEND, 11), now_ms)
+    node.transfer(N1, now_ms)
+    assert node.transfer(N2, now_ms).transfer == TransferDone(N2, Code.LEADER_TRANSFERRING)
+    assert node_with(0).transfer(N1, 0).transfer == TransferDone(N1, Code.NOT_LEADER)
+
+
+def test_without_a_name_the_nearest_follower_takes_over():
+    node, now_ms = leading()
+    assert only(node.transfer(None, now_ms), LeadershipTransferRequest).remote_id == N1
+    alone = node_with(0, group=config(1))
+    alone.tick(0)
+    assert alone.transfer(None, 0).transfer == TransferDone(N0, Code.FALL_BEHIND_TOO_MUCH)
+
+
+def test_a_dead_follower_is_no_transferee():
+    node, now_ms = leading()
+    for _ in range(20):
+        at = node.deadline_ms()
+        node.tick(at)
+        node.step(beat_answer(node, N2, 1), at)
+    assert node.transfer(N1, at).transfer == TransferDone(N1, Code.FALL_BEHIND_TOO_MUCH)
+
+
+def test_a_transferee_asks_for_real_votes_at_once_saying_why():
+    node = node_with(0, term=5)
+    follow(node, 5, N1)
+    ready = node.step(take_over(N1, 5, 0), 10)
+    assert only(ready, LeadershipTransferResponse).code is Code.SUCCESS
+    assert [(r.term, r.pre_vote, r.transfer) for r in sent(ready, VoteRequest)] == [(6, False, True)] * 2
+    assert ready.hard_state.term == 6
+
+
+def test_a_transferee_holds_off_a_rival_of_the_next_term():
+    node = node_with(0, term=5)
+    follow(node, 5, N1)
+    node.step(take_over(N1, 5, 0), 10)
+    ready = node.step(vote(7, (0, 0), of=N2, pre=True), 10)
+    assert ready.messages[0].result.name == "REJECT_TAKING_LEADERSHIP"
+
+
+def test_requests_to_take_over_that_are_late_or_false_are_not_followed():
+    node = node_with(0, 0, term=5)
+    follow(node, 5, N1)
+    for request, code in (
+        (take_over(N1, 4, 1), Code.EXPIRED_TERM),
+        (take_over(N2, 5, 1), Code.INCONSISTENT_LEADER),
+        (take_over(N1, 6, 1), Code.INCONSISTENT_LEADER),
+        (take_over(N1, 5, 2), Code.TAKE_LEADERSHIP_FAILED),
+        (take_over(N1, 5, 0), Code.TAKE_LEADERSHIP_FAILED),
+    ):
+        ready = node.step(request, 0)
+        assert only(ready, LeadershipTransferResponse).code is code
+        assert (node.role, node.term) == (Role.FOLLOWER, 5)
+
+
+def beaten(node, now_ms, count=30):
+    """Heartbeats that both followers answer; the requests to take over that go out."""
+    requests = []
+    for _ in range(count):
+        at = node.deadline_ms()
+        ready = node.tick(at)
+        requests += sent(ready, LeadershipTransferRequest)
+        for peer in (N1, N2):
+            node.step(beat_answer(node, peer, 1), at)
+    return [request.remote_id for request in requests]
+
+
+def test_leadership_moves_to_a_preferred_node_that_is_up_to_date_and_stays_with_one():
+    node, now_ms = leading(group=config(preferred_leaders=(N1,)))
+    assert N1 in beaten(node, now_ms)
+    node, now_ms = leading(group=config(preferred_leaders=(N0, N1)))
+    assert beaten(node, now_ms) == []
+    node, now_ms = leading(group=config(preferred_leaders=(N2,), max_transfer_lag=0))
+    assert beaten(node, now_ms) == [], "it is behind"
+
+
+def test_a_preferred_node_that_does_not_take_over_is_not_asked_all_the_time():
+    """Appends are refused while it is asked."""
+    node, now_ms = leading(group=config(preferred_leaders=(N1,)))
+    beaten(node, now_ms, 25)
+    assert node.can_accept(1) is Code.SUCCESS
+    assert beaten(node, now_ms, 60) == []
+
+
+def test_a_leader_with_a_full_disk_hands_over_and_takes_nothing():
+    node, now_ms = leading()
+    ready = node.set_writable(False, now_ms)
+    assert only(ready, LeadershipTransferRequest).remote_id == N1
+    beaten(node, now_ms, 12)
+    assert node.can_accept(1) is Code.DISK_FULL
+    node.set_writable(True, now_ms)
+    assert node.can_accept(1) is Code.SUCCESS
+
+
+def test_a_leader_whose_disk_stalls_hands_over():
+    """The others go on committing, but a node that cannot write should not lead."""
+    node, now_ms = leading()
+    node.propose([b"x"], now_ms)
+    node.step(pushed(node, N1, PushType.APPEND, 2), now_ms)
+    node.step(pushed(node, N2, PushType.COMPARE, 0), now_ms)
+    assert node.step(pushed(node, N2, PushType.APPEND, 2), now_ms).committed == 2
+    assert node.durable_index == 1
+    assert beaten(node, now_ms)

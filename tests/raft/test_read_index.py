@@ -1,0 +1,121 @@
+"""Linearizable reads: what they wait for, and what ends them."""
+
+from __future__ import annotations
+
+from raft_bench import N0, N1, N2, beat_answer, config, lead, node_with, pushed, sent
+
+from dledger.messages.codes import Code
+from dledger.messages.peer import HeartBeatRequest, PushType
+from dledger.raft import ReadDone
+from dledger.raft.reads import ReadQueue
+from dledger.types import NO_INDEX, Index, Role
+
+
+def opened():
+    """A leader whose NOOP at 1 is committed, and the time."""
+    node = node_with(0)
+    ready, now_ms = lead(node)
+    node.persisted(ready.append[-1].position, now_ms)
+    node.step(pushed(node, N1, PushType.COMPARE, 0), now_ms)
+    assert node.step(pushed(node, N1, PushType.APPEND, 1), now_ms).committed == 1
+    return node, now_ms
+
+
+def rounds(ready):
+    return {m.round for m in sent(ready, HeartBeatRequest)}
+
+
+def test_a_read_begins_a_round_at_once_and_is_done_when_a_quorum_answered_it():
+    node, now_ms = opened()
+    ready = node.read_index(7, now_ms)
+    [round_] = rounds(ready)
+    assert ready.reads == ()
+    assert node.step(beat_answer(node, N1, round_ - 1), now_ms).reads == (), "asked before the read"
+    assert node.step(beat_answer(node, N2, round_), now_ms).reads == (ReadDone(7, Code.SUCCESS, Index(1)),)
+
+
+def test_the_index_is_what_was_committed_when_it_was_asked():
+    node, now_ms = opened()
+    [round_] = rounds(node.read_index(7, now_ms))
+    ready = node.propose([b"x"], now_ms)
+    node.persisted(ready.append[-1].position, now_ms)
+    assert node.step(pushed(node, N1, PushType.APPEND, 2), now_ms).committed == 2
+    assert node.step(beat_answer(node, N1, round_), now_ms).reads == (ReadDone(7, Code.SUCCESS, Index(1)),)
+
+
+def test_a_read_waits_for_the_noop_of_the_term():
+    """Before that a new leader does not know how far the log is committed."""
+    node = node_with(0)
+    ready, now_ms = lead(node)
+    noop = ready.append[-1]
+    [round_] = rounds(node.read_index(7, now_ms))
+    assert node.step(beat_answer(node, N1, round_), now_ms).reads == ()
+    node.persisted(noop.position, now_ms)
+    node.step(pushed(node, N1, PushType.COMPARE, 0), now_ms)
+    ready = node.step(pushed(node, N1, PushType.APPEND, 1), now_ms)
+    assert ready.reads == (ReadDone(7, Code.SUCCESS, noop.index),)
+
+
+def test_reads_that_come_while_a_round_is_open_share_the_next_one():
+    node, now_ms = opened()
+    [first] = rounds(node.read_index(1, now_ms))
+    assert [rounds(node.read_index(token, now_ms)) for token in (2, 3, 4)] == [set(), set(), set()]
+    ready = node.step(beat_answer(node, N1, first), now_ms)
+    assert [done.token for done in ready.reads] == [1]
+    [second] = rounds(ready)
+    assert [done.token for done in node.step(beat_answer(node, N2, second), now_ms).reads] == [2, 3, 4]
+
+
+def test_a_lost_round_is_made_up_for_by_the_next_heartbeat():
+    node, now_ms = opened()
+    node.read_index(1, now_ms)
+    node.read_index(2, now_ms)
+    [round_] = rounds(node.tick(node.deadline_ms()))
+    assert [done.token for done in node.step(beat_answer(node, N1, round_), now_ms).reads] == [1, 2]
+
+
+def test_reads_fail_when_the_leader_steps_down():
+    node, now_ms = opened()
+    node.read_index(1, now_ms)
+    ready = node.step(beat_answer(node, N1, 1, Code.EXPIRED_TERM, term=9), now_ms)
+    assert ready.reads == (ReadDone(1, Code.NOT_LEADER, NO_INDEX),)
+
+
+def test_a_leader_cut_off_answers_no_read_and_gives_up_in_an_election_time():
+    node, now_ms = opened()
+    node.read_index(1, now_ms)
+    reads = []
+    while node.role is Role.LEADER:
+        at = node.deadline_ms()
+        reads += node.tick(at).reads
+    assert reads == [ReadDone(1, Code.NOT_LEADER, NO_INDEX)]
+    assert at - now_ms <= config().election_ms + config().heartbeat_ms
+
+
+def test_a_read_of_another_role_is_refused_at_once():
+    assert node_with(0).read_index(3, 0).reads == (ReadDone(3, Code.NOT_LEADER, NO_INDEX),)
+
+
+def test_many_reads_do_not_hold_up_what_is_due_with_every_heartbeat():
+    """Rounds of reads are no heartbeats: resends and check-quorum go by the clock."""
+    node, now_ms = opened()
+    for at in range(now_ms, now_ms + 3000, 10):
+        node.tick(at)
+        if node.role is not Role.LEADER:
+            break
+        node.read_index(at, at)
+    assert at - now_ms <= config().election_ms + config().heartbeat_ms
+
+
+def test_a_lone_node_reads_at_once():
+    node = node_with(0, group=config(1))
+    node.persisted(node.tick(0).append[-1].position, 0)
+    assert node.read_index(1, 0).reads == (ReadDone(1, Code.SUCCESS, Index(1)),)
+
+
+def test_an_answer_to_a_round_that_never_was_counts_as_the_newest_only():
+    queue = ReadQueue((N0, N1, N2), N0, Index(0))
+    queue.next_round()
+    queue.answered(N1, 99)
+    queue.ask(1, Index(0))
+    assert queue.done(Index(0)) == []
