@@ -49,10 +49,9 @@ def running(path: Path) -> list[str]:
 
 def application(script: str, *arguments: str) -> subprocess.Popen[str]:
     """Another program; it prints a line when it is where the test wants it, and goes on when it gets one."""
-    text = "import sys\nfrom dledger import Client, EmbeddedGroup\nfrom dledger.embedded import connect_path\n" + textwrap.dedent(script)
-    return subprocess.Popen(
-        [sys.executable, "-c", text, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    imports = "import sys\nfrom dledger import Client, EmbeddedGroup\nfrom dledger.embedded import connect_path\n"
+    command = [sys.executable, "-c", imports + textwrap.dedent(script), *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def line_of(program: subprocess.Popen[str]) -> str:

@@ -22,7 +22,7 @@ def status(bootstrap: str, timeout: float, as_json: bool) -> None:
         home, file = read_group(bootstrap)
         processes = {node: info.pid for node, info in describe_nodes(home, file).items()}
         bootstrap = file.bootstrap_servers
-        if not any(processes.values()) and not file.peers_elsewhere:
+        if not any(processes.values()) and not file.named:
             _print_status({node: {"error": "does not run"} for node in processes}, processes, as_json)
             sys.exit(1)
     with open_client(bootstrap, timeout) as client:

@@ -121,7 +121,7 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
     server = NodeServer(group, node, addresses)
     await server.start()
     home.touch_used()
-    preferring = asyncio.ensure_future(take_the_lead(server, file.group, addresses)) if file.peers_elsewhere else None
+    preferring = asyncio.ensure_future(take_the_lead(server, file.group, addresses)) if file.named else None
     say({"ready": True})
     log_instead_of(1, home.node_directory(node_id) / LOG_FILE)
     logger.info("%s of group %s serves on %s", node_id, file.group, file.addresses[node_id])
@@ -206,7 +206,8 @@ def main() -> None:
             sys.exit(1)
         run(serve(home, node_id, pid_file))
     except Exception as error:
-        logger.exception("node %s of %s ends with an error", node_id, home)
+        expected = isinstance(error, DLedgerError)
+        logger.error("%s of %s ends with an error: %s", node_id, home, error, exc_info=not expected)
         say({"error": type(error).__name__, "message": str(error)})
         sys.exit(1)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from dledger.config import nearest
 from dledger.embedded.home import LOG_FILE, GroupFile, Home, User
 from dledger.embedded.probe import ask_all, wait_for_leader
-from dledger.embedded.process import ProcessId, application_pid, is_descendant, wait_gone
+from dledger.embedded.process import ProcessId, application_pid, is_descendant
 from dledger.embedded.settings import check_replicas, check_settings
 from dledger.embedded.start import DRAIN_TIMEOUT_S, Wish, join_group, start_nodes, stop_group, stop_nodes
 from dledger.errors import ConfigError, PathError, Unavailable
@@ -103,8 +103,11 @@ class EmbeddedGroup:
 
     def kill(self, node_id: NodeId | str) -> None:
         """SIGKILL a node, as a crash would. Returns when it is gone; nothing when it was not running."""
-        process = self._home.node(self._known(node_id)).process
-        if process is not None and process.signal(signal.SIGKILL) and not wait_gone(process, DRAIN_TIMEOUT_S):
+        node = self._known(node_id)
+        process = self._home.node(node).process
+        if process is None or not process.signal(signal.SIGKILL):
+            return
+        if not self._home.wait_gone(node, process, DRAIN_TIMEOUT_S):
             raise Unavailable(f"{self._home}: process {process.pid} of {node_id} does not end, even by SIGKILL")
 
     def restart(self, node_id: NodeId | str) -> None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from dledger.embedded.process import ProcessId
+from dledger.embedded.process import ProcessId, reap
 from dledger.errors import ConfigError, PathError, Unavailable
 from dledger.types import NodeId
 
@@ -65,16 +65,14 @@ class GroupFile:
     settings: dict[str, Any] = field(default_factory=dict)
     """Fields of GroupConfig and NodeConfig that are not at their defaults."""
     users: tuple[User, ...] = ()
+    named: bool = False
+    """The caller named the peers: their addresses are not ours to choose, and other nodes run elsewhere."""
     place: str = ""
     """Device and inode of the directory; another one says that this is a copy."""
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(self.addresses[member] for member in self.members)
-
-    @property
-    def peers_elsewhere(self) -> bool:
-        return self.local != self.members
 
     def live_users(self) -> tuple[User, ...]:
         return tuple(user for user in self.users if user.process.alive)
@@ -88,6 +86,7 @@ class GroupFile:
             "local": list(self.local),
             "settings": self.settings,
             "users": [user.as_dict() for user in self.users],
+            "named": self.named,
             "place": self.place,
         }
         return json.dumps(data, indent=2).encode() + b"\n"
@@ -106,6 +105,7 @@ class GroupFile:
                 local=tuple(data["local"]),
                 settings=dict(data["settings"]),
                 users=tuple(User(ProcessId.from_dict(u), bool(u["holds"])) for u in data["users"]),
+                named=bool(data["named"]),
                 place=data["place"],
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -274,6 +274,21 @@ class Home:
             return NodeProcess(running, process, str(data["home"]), bool(data["ending"]))
         except (KeyError, TypeError, ValueError):
             return NodeProcess(running)  # it has its lock, but has not written its name yet, or ended cleanly
+
+    def wait_gone(self, node_id: NodeId, process: ProcessId, timeout_s: float) -> bool:
+        """Wait until a process of a node has ended and let go of everything; False when it has not by then.
+
+        The lock is the last thing to go: a killed process can look like a zombie while threads of it still hold files
+        and the port.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            reap(process.pid)
+            if not process.alive and not self.node(node_id).running:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
 
     def last_sign_of_life(self, node_id: NodeId) -> int:
         """When the node last touched its node.pid, in ns; opened anew each time, so that NFS asks its server."""

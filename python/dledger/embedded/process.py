@@ -7,7 +7,6 @@ import platform
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -142,18 +141,6 @@ def reap(pid: int) -> None:
         return
 
 
-def wait_gone(process: ProcessId, timeout_s: float) -> bool:
-    """Wait until the process has ended; False when it has not by then."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        reap(process.pid)
-        if not process.alive:
-            return True
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-
-
 def spawn_python(module: str, arguments: list[str], stdout: int, log_file: Path) -> int:
     """Start ``python -m module`` in a session of its own, with stdin closed and stderr in ``log_file``.
 
@@ -191,5 +178,4 @@ __all__ = [
     "spawn_python",
     "start_time",
     "this_host",
-    "wait_gone",
 ]

@@ -17,7 +17,7 @@ from dledger import errors
 from dledger.embedded.home import LOG_FILE, GroupFile, Home, User, path_errors
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
-from dledger.embedded.process import reap, spawn_python, this_host, wait_gone
+from dledger.embedded.process import reap, spawn_python, this_host
 from dledger.embedded.settings import REPLICAS_DEFAULT, check_join, default_of
 from dledger.errors import DLedgerError, PathError, PortInUse, StorageError, Unavailable
 from dledger.net.address import split_address
@@ -99,6 +99,7 @@ def _new_group(home: Home, wish: Wish) -> GroupFile:
         addresses=addresses,
         local=local,
         settings=wish.settings,
+        named=wish.peers is not None,
         place=home.place(),
     )
 
@@ -122,9 +123,9 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
         _settle(home, node)
     running = any(home.node(node).running for node in file.local)
     check_join(file, wish.replicas, wish.settings, running, str(home))
-    if (wish.peers is not None) != file.peers_elsewhere or (wish.local and file.local != (wish.local,)):
+    if (wish.peers is not None) != file.named or (wish.local and file.local != (wish.local,)):
         raise errors.ConfigError(
-            f"{home} holds {'one node' if file.peers_elsewhere else 'a whole group'} ({', '.join(file.local)}), which "
+            f"{home} holds {'one node' if file.named else 'a whole group'} ({', '.join(file.local)}), which "
             "is not what is asked for; name another directory"
         )
     if wish.group and wish.group != file.group:
@@ -157,9 +158,9 @@ def _settle(home: Home, node: NodeId) -> None:
         moved = state.home != str(home) and Home(state.home).place() != home.place()
         if moved:  # it would write to a path that is gone
             process.signal(signal.SIGTERM)
-        if (state.ending or moved) and not wait_gone(process, DRAIN_TIMEOUT_S):
+        if (state.ending or moved) and not home.wait_gone(node, process, DRAIN_TIMEOUT_S):
             process.signal(signal.SIGKILL)
-            wait_gone(process, DRAIN_TIMEOUT_S)
+            home.wait_gone(node, process, DRAIN_TIMEOUT_S)
 
 
 def _check_other_host(home: Home, node: NodeId, running: bool) -> None:
@@ -222,7 +223,7 @@ def start_nodes(home: Home, file: GroupFile, nodes: list[NodeId], *, alone: bool
     waiting = list(nodes)
     for _ in range(PORT_TRIES):
         results = _spawn(home, waiting)
-        waiting = [node for node, error in results.items() if isinstance(error, PortInUse) and not file.peers_elsewhere]
+        waiting = [node for node, error in results.items() if isinstance(error, PortInUse) and not file.named]
         failures.update({n: e for n, e in results.items() if e is not None and n not in waiting})
         if not waiting:
             break
@@ -232,7 +233,7 @@ def start_nodes(home: Home, file: GroupFile, nodes: list[NodeId], *, alone: bool
     for node, error in failures.items():
         logger.warning("node %s of %s did not start: %s", node, home, error)
     few = 2 * (len(file.local) - len(failures)) <= len(file.local)
-    if failures and (few or alone or file.peers_elsewhere):
+    if failures and (few or alone or file.named):
         raise next(iter(failures.values()))
     return file
 
@@ -310,14 +311,14 @@ def stop_group(home: Home, file: GroupFile) -> None:
 
 def stop_nodes(home: Home, nodes: Iterable[NodeId]) -> None:
     """End nodes gracefully, all at the same time; with SIGKILL those that will not. Call with the lock held."""
-    processes = [state.process for state in map(home.node, nodes) if state.running and state.process]
-    for process in processes:
+    processes = {node: state.process for node in nodes if (state := home.node(node)).running and state.process}
+    for process in processes.values():
         process.signal(signal.SIGTERM)
     deadline = time.monotonic() + DRAIN_TIMEOUT_S
-    for process in processes:
-        if not wait_gone(process, max(0.0, deadline - time.monotonic())):
+    for node, process in processes.items():
+        if not home.wait_gone(node, process, max(0.0, deadline - time.monotonic())):
             process.signal(signal.SIGKILL)
-            wait_gone(process, DRAIN_TIMEOUT_S)
+            home.wait_gone(node, process, DRAIN_TIMEOUT_S)
 
 
 __all__ = ["Wish", "join_group", "start_nodes", "stop_group", "stop_nodes"]
