@@ -21,6 +21,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dledger.config import GroupConfig
 from dledger.messages.codes import Code
@@ -97,14 +98,26 @@ class Member:
 class World:
     """See the head of this file."""
 
-    def __init__(self, count: int = 3, seed: int = 0, chaos: Chaos | None = None, cache_bytes: int = 4096, **settings):
+    def __init__(
+        self,
+        count: int = 3,
+        seed: int = 0,
+        chaos: Chaos | None = None,
+        cache_bytes: int = 4096,
+        disks: Sequence[SimDisk] = (),
+        **settings: Any,
+    ) -> None:
+        """``disks``: what the nodes find when they start, in order; empty ones for the rest."""
         self.random = random.Random(seed)
         self.chaos = chaos or Chaos()
-        defaults = {"segment_bytes": 1 << 20, "max_body_bytes": 4096, "push_batch_bytes": 600, "push_window_bytes": 2000}
+        defaults = {"segment_bytes": 1 << 20, "max_body_bytes": 4096}
+        defaults |= {"push_batch_bytes": 600, "push_window_bytes": 2000}
         self.config = GroupConfig(members=members(count), **(defaults | settings))
         self.cache_bytes = cache_bytes
         self.now_ms = 0
         self.members = {member: Member() for member in self.config.members}
+        for state, disk in zip(self.members.values(), disks, strict=False):
+            state.disk = disk
         self.cuts: set[tuple[NodeId, NodeId]] = set()
         self.counts: Counter[str] = Counter()
         self.facts: list[tuple[NodeId, str]] = []
@@ -217,7 +230,8 @@ class World:
     def run_until(self, condition: Callable[[], bool], limit_ms: int = 20_000) -> None:
         end_ms = self.now_ms + limit_ms
         while not condition():
-            assert self._queue and self._queue[0][0] <= end_ms, f"not within {limit_ms} ms: {self}"
+            if not self._queue or self._queue[0][0] > end_ms:
+                raise AssertionError(f"not within {limit_ms} ms: {self}")
             self.step()
 
     def elect(self) -> NodeId:

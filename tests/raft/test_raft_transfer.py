@@ -105,7 +105,7 @@ def test_without_a_name_the_nearest_follower_takes_over():
 
 
 def test_a_dead_follower_is_no_transferee():
-    node, now_ms = leading()
+    node, _ = leading()
     for _ in range(20):
         at = node.deadline_ms()
         node.tick(at)
