@@ -18,8 +18,6 @@ from dledger.types import Buffer
 
 T = TypeVar("T")
 LOOPBACK: Final = {"127.0.0.1", "::1", "[::1]", "localhost"}
-WHOLE: Final = 1 << 62
-"""A piece size that nothing reaches: one piece, with the bytes of the whole range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,4 +170,4 @@ def fetch(address: Address, topic_id: int, partition: int, start: int, end: int)
         yield batch.base_offset, batch.count, body
 
 
-__all__ = ["WHOLE", "Address", "Log", "check_ids", "fetch", "find_group"]
+__all__ = ["Address", "Log", "check_ids", "fetch", "find_group"]

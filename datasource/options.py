@@ -46,7 +46,7 @@ OPTIONS: Final = (
     Option("maxOffsetsPerTrigger", "no limit", "stream read", "Most records of one micro-batch, over all partitions."),
     Option("maxBytesPerTrigger", "no limit", "stream read", "Most stored bytes of one micro-batch (`64m`, `1g`); the "
            "smaller one of the two limits counts."),
-    Option("minPartitions", "one for each partition and 32 MiB", "batch read, stream read",
+    Option("minPartitions", "one for each partition and 64 MiB", "batch read, stream read",
            "Least number of Spark tasks to cut a read into."),
     Option("failOnDataLoss", "true", "batch read, stream read", "Fail when records that should be read are no longer "
            "kept, naming them; false: warn and go on behind them."),

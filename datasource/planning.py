@@ -10,8 +10,14 @@ from typing import Final, NamedTuple
 from dledger.config import MIB
 from dledger.datasource.offsets import Positions
 
-TARGET_BYTES: Final = 32 * MIB
-"""Stored bytes of one task: a second or less of work, so that cores share it evenly, and far more than a task costs."""
+LEAST_BYTES: Final = 16 * MIB
+"""Stored bytes that a task is worth: reading them takes some ten times as long as starting it."""
+MOST_BYTES: Final = 64 * MIB
+"""Stored bytes of the largest task: a second or less, so that cores finish together and a repeat is cheap."""
+TASKS_PER_CORE: Final = 4
+"""Between these two, so many tasks for each core."""
+WHOLE: Final = 1 << 62
+"""A piece size that nothing reaches: one piece, with the bytes of the whole range."""
 MOST_TASKS: Final = 2000
 """Above this, tasks grow; a driver that plans more is busy with that alone."""
 
@@ -39,7 +45,7 @@ class Slice:
 
 
 Split = Callable[[str, int, int, int, int], list[Piece]]
-"""(topic, partition, start, end, target bytes) -> pieces, in order, that cover the range."""
+"""(topic, partition, start, end, target bytes) -> pieces, in order, from the start of the range."""
 
 
 def ranges(starts: Positions, ends: Positions) -> list[Slice]:
@@ -52,22 +58,31 @@ def ranges(starts: Positions, ends: Positions) -> list[Slice]:
     ]
 
 
-def plan(starts: Positions, ends: Positions, split: Split, min_partitions: int = 0) -> list[Slice]:
-    """Cut [starts, ends) into slices of some 32 MiB, at least ``min_partitions`` of them if there are as many records.
+def plan(starts: Positions, ends: Positions, split: Split, min_partitions: int = 0, cores: int = 2) -> list[Slice]:
+    """Cut [starts, ends) into slices of 16 to 64 MiB, at least ``min_partitions`` of them if there are as many records.
 
     Every record is in exactly one slice, in order.
     """
-    slices = [piece for whole in ranges(starts, ends) for piece in _cut(whole, split)]
+    wholes = [
+        replace(one, bytes=sum(p.bytes for p in split(one.topic, one.partition, one.start, one.end, WHOLE)))
+        for one in ranges(starts, ends)
+    ]
+    even = sum(one.bytes for one in wholes) // (TASKS_PER_CORE * cores)
+    target = min(max(even, LEAST_BYTES), MOST_BYTES)
+    slices = [piece for whole in wholes for piece in _cut(whole, split, target)]
     most = max(MOST_TASKS, min_partitions)
     if len(slices) > most:
         slices = list(_merge(slices, sum(s.bytes for s in slices) // most + 1))
     return list(_spread(slices, min_partitions)) if len(slices) < min_partitions else slices
 
 
-def _cut(whole: Slice, split: Split) -> Iterable[Slice]:
+def _cut(whole: Slice, split: Split, target: int) -> Iterable[Slice]:
     start = whole.start
+    if whole.bytes <= target:
+        yield whole
+        return
     while start < whole.end:  # a long range comes in several answers
-        for piece in split(whole.topic, whole.partition, start, whole.end, TARGET_BYTES):
+        for piece in split(whole.topic, whole.partition, start, whole.end, target):
             yield replace(whole, start=start, end=piece.end, bytes=piece.bytes)
             start = piece.end
 
@@ -94,4 +109,4 @@ def _spread(slices: list[Slice], wanted: int) -> Iterable[Slice]:
             yield replace(one, start=start, end=end, bytes=one.bytes // parts)
 
 
-__all__ = ["MOST_TASKS", "TARGET_BYTES", "Piece", "Slice", "Split", "plan", "ranges"]
+__all__ = ["MOST_TASKS", "WHOLE", "Piece", "Slice", "Split", "plan", "ranges"]

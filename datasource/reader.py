@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -20,8 +19,6 @@ from dledger.datasource.rows import table_rows
 from dledger.datasource.schema import check_read_schema
 from dledger.errors import ConfigError, OffsetOutOfRange
 from dledger.messages.client import TopicInfo
-
-LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 @dataclass
@@ -71,7 +68,7 @@ def plan_slices(
     log: Log, options: Options, infos: Mapping[str, TopicInfo], starts: Positions, ends: Positions
 ) -> list[InputPartition]:
     """The tasks that read [starts, ends)."""
-    slices = plan(starts, ends, log.split, options.min_partitions)
+    slices = plan(starts, ends, log.split, options.min_partitions, os.cpu_count() or 2)
     return [_input(log.found(), options, infos[one.topic].topic_id, one) for one in slices]
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dledger.batch.records import decode_batch
 from dledger.config import MIB
+from dledger.errors import ProtocolError
 from dledger.types import Buffer
 
 LEAST_BYTES: Final = MIB
@@ -62,6 +63,9 @@ def table_rows(
 
     ``bodies`` are (first offset, records, body), in order and without gaps; the first and the last one may reach out
     of the range.
+
+    Raises:
+        ProtocolError: a body is not what the log says it is.
     """
     constants = Constants(topic, partition)
     gathered: list[pa.RecordBatch] = []
@@ -69,6 +73,8 @@ def table_rows(
     offset = start
     for base, count, body in bodies:
         _, batch = decode_batch(body)
+        if batch.num_rows != count:
+            raise ProtocolError(f"{topic}/{partition}: {batch.num_rows} records at offset {base}, not {count}")
         first, last = max(start - base, 0), min(end - base, count)
         if first > 0 or last < count:
             batch = batch.slice(first, last - first)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger.datasource.offsets import Positions
-from dledger.datasource.planning import Piece, Slice, ranges
+from dledger.datasource.planning import WHOLE, Piece, Slice, ranges
 
 STEPS: Final = 8
 """Into so many pieces a partition's share of the byte limit is cut, so that little of it is left unused."""
-WHOLE: Final = 1 << 62
 
 Split = Callable[[str, int, int, int, int, int], list[Piece]]
 """(topic, partition, start, end, target bytes, most pieces) -> pieces at the borders of stored batches."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,19 +67,18 @@ def test_a_small_read_has_one_task_for_each_partition() -> None:
     assert [(s.partition, s.start, s.end) for s in slices] == [(0, 0, 30), (1, 0, 10)]
 
 
-def test_a_large_partition_is_cut_between_stored_batches_of_some_32_mib() -> None:
+def test_a_large_partition_is_cut_between_stored_batches_for_its_cores() -> None:
     layout: Layout = {("a", 0): [(1000, 4 * MIB)] * 64}
-    slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout))
-    assert len(slices) == 8
-    assert all(s.bytes == 32 * MIB and s.start % 1000 == 0 for s in slices)
+    slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout), cores=2)
+    assert [s.bytes // MIB for s in slices] == [32] * 8
+    assert all(s.start % 1000 == 0 for s in slices)
+    assert [s.bytes // MIB for s in plan({"a": {0: 0}}, ends_of(layout), splitter(layout), cores=64)] == [16] * 16
+    assert [s.bytes // MIB for s in plan({"a": {0: 0}}, ends_of(layout), splitter(layout), cores=1)] == [64] * 4
 
 
-def test_a_huge_read_has_larger_tasks_in_place_of_too_many(monkeypatch: object) -> None:
+def test_a_huge_read_has_larger_tasks_in_place_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     layout: Layout = {("a", p): [(1, 40 * MIB)] * 30 for p in range(4)}
-    most, planning.MOST_TASKS = planning.MOST_TASKS, 16
-    try:
-        slices = plan({"a": dict.fromkeys(range(4), 0)}, ends_of(layout), splitter(layout))
-    finally:
-        planning.MOST_TASKS = most
+    monkeypatch.setattr(planning, "MOST_TASKS", 16)
+    slices = plan({"a": dict.fromkeys(range(4), 0)}, ends_of(layout), splitter(layout))
     assert 4 <= len(slices) <= 16 + 4
     assert len(records(slices)) == 120
