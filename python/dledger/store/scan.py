@@ -196,9 +196,12 @@ class Walker:
         """What the bytes at ``pos``, which are no entry, mean for the log."""
         due = Index(self.end.position.index + 1)
         file = str(self._data.path(pos))
-        if not reason and pos >= self._known.end_pos and self._only_zeros(pos):
-            return Finish(pos, "", file)
-        reason = reason or "zeros in front of something else"
+        if not reason:
+            found = first_nonzero(self._data, pos)
+            if found is None and pos >= self._known.end_pos:
+                return Finish(pos, "", file)
+            reason = "zeros" if found is None else f"zeros, and then something at {found}"
+            file = file if found is None else str(self._data.path(found))
         behind = self._resume(pos, due)
         if pos < self._known.end_pos and (behind is None or behind.pos >= self._known.end_pos):
             self.end = self._known
@@ -259,10 +262,6 @@ class Walker:
                 pos = stop if at_end else found + len(block) - HEADER_SIZE
             pos = stop
         return None
-
-    def _only_zeros(self, pos: int) -> bool:
-        """Whether nothing but zeros stands from ``pos`` on, in this file and in those behind it."""
-        return first_nonzero(self._data, pos) is None
 
 
 def _blank(size: int) -> bytes:
