@@ -42,7 +42,7 @@ def failover(report: Report, directory: Path, repetitions: int, *, quick: bool) 
     """(d) The client's view, each time from the SIGKILL on; the killed node is back and in step before the next."""
     with group(directory, 3) as running, Client(running.bootstrap_servers) as client:
         for _ in range(2 if quick else max(20, repetitions)):
-            until_in_step(running, client)
+            until_in_step(client)
             report.add(FAILOVER, "three replicas", "s", one_failover(running))
 
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dledger import Client, EmbeddedGroup
-from dledger.errors import DLedgerError
 
 
 @contextmanager
@@ -27,15 +26,12 @@ def group(directory: Path, replicas: int) -> Iterator[EmbeddedGroup]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def until_in_step(running: EmbeddedGroup, client: Client, timeout_s: float = 60) -> None:
+def until_in_step(client: Client, timeout_s: float = 60) -> None:
     """Wait until all nodes answer and hold the same log."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        try:
-            status = client.status()
-        except DLedgerError:
-            status = {}
-        if len(status) == len(running.nodes) and len({s["durable_index"] for s in status.values()}) == 1:
+        durable = {state.get("durable_index") for state in client.status().values()}
+        if len(durable) == 1 and None not in durable:
             return
         time.sleep(0.02)
     raise RuntimeError(f"the nodes do not come into step: {client.status()}")

@@ -45,7 +45,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         served_elsewhere(peers, ["n1", "n2"], directory),
-        EmbeddedNode(peers, "n0", f"{directory}/n0") as node,
+        EmbeddedNode(f"{directory}/n0", peers, "n0") as node,
     ):
         node.wait_for_leader()
         print("this application's node is", node.role.name if node.role is not None else "not there")

@@ -33,7 +33,7 @@ def table(text: str, header: str) -> list[list[str]]:
     return rows
 
 
-def tests_of_the_suite() -> set[str]:
+def names_of_all_tests() -> set[str]:
     """``path::name`` of every test function, with and without its class."""
     found = set()
     for path in (TOP / "tests").rglob("test_*.py"):
@@ -97,7 +97,7 @@ def test_every_promise_names_tests_that_exist() -> None:
     sections = re.split(r"^## (P\d+)\b", text, flags=re.MULTILINE)[1:]
     promises = dict(zip(sections[::2], sections[1::2], strict=True))
     assert list(promises) == PROMISES
-    suite = tests_of_the_suite()
+    suite = names_of_all_tests()
     for promise, words in promises.items():
         named = re.findall(r"`(tests/\S+?::test_\w+)`", words)
         assert named or promise == "P13", f"{promise} names no test"
