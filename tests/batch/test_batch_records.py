@@ -134,8 +134,8 @@ def test_compressed_bytes_that_declare_too_much_are_refused_before_they_are_unpa
     body[at : at + 8] = (MAX_DECODED_BYTES + 1).to_bytes(8, "little")
     with pytest.raises(CorruptEntry, match="decompressed"):
         decode_batch(body)
-    body[at : at + 8] = (-2).to_bytes(8, "little", signed=True)
-    with pytest.raises(CorruptEntry):
+    body[at : at + 8] = (-2).to_bytes(8, "little", signed=True)  # it would make room for another's
+    with pytest.raises(CorruptEntry, match="a buffer of -2"):
         decode_batch(body)
 
 

@@ -128,6 +128,14 @@ def test_more_results_than_the_limit_forget_the_longest_unused_sessions() -> Non
     assert set(producers.by_name) == {"p1"}
 
 
+def test_session_with_more_results_than_the_limit_is_not_forgotten_while_it_is_the_only_one() -> None:
+    producers = Producers(max_results=10)
+    only = producers.init(0, "p", 0).producer_id
+    for sequence in range(20):
+        producers.remember(1 + sequence, header(only, sequence), 1, sequence)
+    assert producers.check(header(only, 3), 1) == (Code.SUCCESS, 3, "")
+
+
 def test_deleted_topic_takes_its_results_along(log: Any) -> None:
     p = log.producer()
     log.data(producer=p)
