@@ -12,7 +12,7 @@ N ?= 10
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check test demo bench kills wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -25,10 +25,18 @@ demo: $(VENV)/.package  ## three nodes, real flights, a killed leader, a killed 
 test: $(VENV)/.package  ## run the whole test suite (TESTS=tests/raft for a part)
 	@$(SPARK_ENV) $(BIN)/python -m pytest $(TESTS)
 
-check: $(VENV)/.package  ## ruff, mypy --strict, the layers, and the length of modules and functions
+check: lint types layers length  ## ruff, mypy --strict, the layers, and the length of modules and functions
+
+lint: $(VENV)/.package
 	@$(BIN)/ruff check $(LINTED)
+
+types: $(VENV)/.package
 	@$(BIN)/mypy
+
+layers: $(VENV)/.package
 	@$(BIN)/lint-imports
+
+length: $(VENV)/.package
 	@$(BIN)/python -m pytest tests/rules/test_tidy.py
 
 bench: $(VENV)/.package  ## measure, beside what this machine can do (BENCH=append,latency for some sections; QUICK=1)
