@@ -74,6 +74,26 @@ def test_find_gives_the_batches_that_a_look_at_each_gives(rows: list[Any], data:
         assert (refused.value.begin, refused.value.end) == (begin, end)
 
 
+@given(BATCHES, st.integers(0, 300), st.integers(1, 3))
+def test_readers_that_go_on_see_every_batch_once(rows: list[Any], max_bytes: int, readers: int) -> None:
+    """Several at once, each at its own pace, while batches are added and dropped."""
+    partition, batches = build(rows)
+    places = [0] * readers
+    seen: list[list[int]] = [[] for _ in places]
+    while min(places) < batches[-1].end:
+        for which in range(readers):
+            for ref in partition.find(places[which], -1, max_bytes * (which + 1)):
+                seen[which].append(ref.base_offset)
+                places[which] = ref.base_offset + ref.count
+    assert seen == [[batch.base for batch in batches]] * readers
+    last = batches[-1].end
+    base = partition.append(10_000, 0, 1, 0, 3, 0, 10_000)
+    assert [ref.base_offset for ref in partition.find(last, -1, 1)] == [base] == [last]
+    partition.drop_before(10_001)
+    with pytest.raises(OffsetOutOfRange):
+        partition.find(last, -1, 1)
+
+
 @given(BATCHES, st.data())
 def test_time_finds_the_first_batch_that_new(rows: list[Any], data: st.DataObject) -> None:
     partition, batches = build(rows)

@@ -30,6 +30,8 @@ NEWEST: Final = 24
 APPLIED: Final = 32
 BYTES: Final = 40
 CHUNK_ROWS: Final = 64
+FIRST_ROWS: Final = 8
+MAX_CURSORS: Final = 64
 NO_TIME: Final = -(1 << 63)
 
 _pack_row = ROW.pack
@@ -45,12 +47,13 @@ class Partition:
     """Offsets and rows of one partition. All but `begin_row` and `begin_offset` are equal on every node."""
 
     __slots__ = (
-        "_factory", "_table", "begin_offset", "begin_row", "bytes", "lateness", "name", "newest_us", "next_offset",
-        "rows", "rows_crc", "topic",
+        "_cursors", "_factory", "_table", "begin_offset", "begin_row", "bytes", "lateness", "name", "newest_us",
+        "next_offset", "rows", "rows_crc", "topic",
     )  # fmt: skip
 
     def __init__(self, factory: TableFactory, topic: str, topic_id: int, number: int) -> None:
         self._factory = factory
+        self._cursors: dict[int, int] = {}  # where readers will go on: offset -> row, so that they need no search
         self._table: Table | None = None  # opened with the first row: a topic may have many idle partitions
         self.topic = topic
         self.name = table_name(topic_id, number)
@@ -107,13 +110,23 @@ class Partition:
     def _first_above(self, column: int, value: int, low: int, high: int) -> int:
         """The first row of [low, high) whose ``column`` is above ``value``, or ``high``."""
         read = self.table.read
-        while low < high:
+        while high - low > FIRST_ROWS:
             middle = (low + high) // 2
             if _number_at(read(middle, middle + 1), column)[0] > value:
                 high = middle
             else:
                 low = middle + 1
+        rows = read(low, high)  # the last few at once: in a file each read costs more than its rows
+        while low < high and _number_at(rows, len(rows) - (high - low) * ROW_SIZE + column)[0] <= value:
+            low += 1
         return low
+
+    def _next_above(self, column: int, value: int, low: int, high: int, near: int) -> int:
+        """As `_first_above`, quicker when the row is about ``near`` rows behind ``low``."""
+        step = 2 * near
+        while low + step < high and self._number(low + step - 1, column) <= value:
+            low, step = low + step, 2 * step
+        return self._first_above(column, value, low, min(low + step, high))
 
     def _row_of(self, offset: int) -> int:
         if not self.begin_offset <= offset <= self.next_offset:
@@ -130,11 +143,21 @@ class Partition:
             end_offset = self.next_offset
         if offset >= end_offset and offset >= self.begin_offset:
             return []
-        row = self._row_of(offset)
+        row = self._cursors.get(offset, -1)
+        if row < self.begin_row:
+            row = self._row_of(offset)
+        found = self._collect(row, end_offset, max_bytes)
+        if len(self._cursors) >= MAX_CURSORS:
+            del self._cursors[next(iter(self._cursors))]
+        self._cursors[found[-1].base_offset + found[-1].count] = row + len(found)
+        return found
+
+    def _collect(self, row: int, end_offset: int, max_bytes: int) -> list[BatchRef]:
+        """The batches from ``row`` on that begin below ``end_offset``; up to ``max_bytes``, but at least one."""
         found: list[BatchRef] = []
-        total = 0
+        total, chunk = 0, FIRST_ROWS
         while row < self.rows:
-            stop = min(row + CHUNK_ROWS, self.rows)
+            stop = min(row + chunk, self.rows)
             rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
             ends = [fields[0] for fields in rows[1:]]
             if stop == self.rows:
@@ -144,7 +167,7 @@ class Partition:
                 if base >= end_offset or (found and total > max_bytes):
                     return found
                 found.append(BatchRef(base, end - base, index, pos, size, crc))
-            row = stop
+            row, chunk = stop, min(2 * chunk, CHUNK_ROWS)
         return found
 
     def split(self, start: int, end: int, target_bytes: int, max_pieces: int) -> list[tuple[int, int]]:
@@ -155,9 +178,11 @@ class Partition:
         self._row_of(end)  # refuse an end that is not there yet: a shorter answer would lose records
         cuts: list[tuple[int, int]] = []
         done = self._number(first, BYTES)
-        row = first
+        row, near = first, FIRST_ROWS
         while row <= last and len(cuts) < max_pieces:
-            row = max(row + 1, self._first_above(BYTES, done + target_bytes - 1, row, last + 1))
+            begin = row
+            row = max(row + 1, self._next_above(BYTES, done + target_bytes - 1, row, last + 1, near))
+            near = row - begin
             before = self._number(row, BYTES) if row < self.rows else self.bytes
             cuts.append((self._number(row, BASE) if row <= last else end, before - done))
             done = before
