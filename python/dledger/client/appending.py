@@ -7,6 +7,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dledger.batch.build import Values, binary_column
 from dledger.batch.header import BODY_HEADER_SIZE
 from dledger.batch.records import encode_batch
 from dledger.client import operations
@@ -123,9 +124,27 @@ def place(core: Core, info: TopicInfo, partition: int | None, batch: pa.RecordBa
     if spread is None:
         core.turn += 1
         return core.turn % info.partitions
+    return _only(info, spread)
+
+
+def place_values(info: TopicInfo, partition: int | None, keys: Values | None, turn: int) -> int:
+    """`place` for values that are no batch yet."""
+    if partition is not None or info.partitions == 1:
+        if not 0 <= (partition or 0) < info.partitions:
+            raise ConfigError(f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}")
+        return partition or 0
+    if keys is None:
+        return turn % info.partitions
+    if isinstance(keys, bytes):
+        return (murmur2(keys) & 0x7FFFFFFF) % info.partitions
+    found = partitions_of(pa.RecordBatch.from_arrays([binary_column("key", keys)], ["key"]), info.partitions)
+    return turn % info.partitions if found is None else _only(info, found)
+
+
+def _only(info: TopicInfo, spread: dict[int, pa.Array]) -> int:
     if len(spread) > 1:
         raise ConfigError(
-            f"the keys of this batch belong to {len(spread)} partitions of topic {info.name!r}: append them one by "
+            f"the keys of one batch belong to {len(spread)} partitions of topic {info.name!r}: append them one by "
             "one, name a partition, or use transaction(), which sorts them"
         )
     only: int = next(iter(spread))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,12 +16,24 @@ from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
 from dledger.client import operations
 from dledger.client.appending import append
+from dledger.client.background import background
+from dledger.client.channel import Channel
 from dledger.client.core import Core, Operation, T
 from dledger.client.fetching import Fetcher
 from dledger.client.lane import Lane
-from dledger.client.reading import BlockingReader, Replicas, find_nodes, preferred_address, records
+from dledger.client.producer import Producer
+from dledger.client.reading import (
+    BlockingReader,
+    Replicas,
+    check_partition,
+    find_nodes,
+    out_of_range,
+    preferred_address,
+    records,
+)
 from dledger.client.results import Appended, Committed, GroupOffsets, Range
-from dledger.errors import DLedgerError, OffsetOutOfRange
+from dledger.client.staging import Stage, Transaction
+from dledger.errors import DLedgerError
 from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
 from dledger.messages.command import StageSum
 from dledger.types import NodeId
@@ -45,6 +58,7 @@ class Client:
         self._core = Core.make(bootstrap_servers, group, settings)
         self._settings = {"group": group, **settings}
         self._lanes: deque[Lane] = deque()
+        self._shared: Channel | None = None
         self._pid = os.getpid()
 
     def __reduce__(self) -> Any:
@@ -65,6 +79,9 @@ class Client:
         """Close all connections. A later call opens new ones."""
         while self._lanes:
             self._lanes.pop().close()
+        channel, self._shared = self._shared, None
+        if channel is not None and self._pid == os.getpid():
+            background().run(channel.close())
 
     @property
     def bootstrap_servers(self) -> str:
@@ -78,11 +95,7 @@ class Client:
     @contextmanager
     def _lane(self) -> Iterator[Lane]:
         """A lane for this caller alone."""
-        if self._pid != os.getpid():  # a child must not talk on its parent's connections; it may close its copies
-            self._pid = os.getpid()
-            lanes, self._lanes = self._lanes, deque()
-            for lane in lanes:
-                lane.close()
+        self._notice_fork()
         try:
             lane = self._lanes.pop()  # the last one used: its session and connections are warm; pop is atomic
         except IndexError:
@@ -96,6 +109,21 @@ class Client:
             raise
         finally:
             self._lanes.append(lane)
+
+    def _notice_fork(self) -> None:
+        if self._pid != os.getpid():  # a child must not talk on its parent's connections; it may close its copies
+            self._pid = os.getpid()
+            self._shared = None
+            lanes, self._lanes = self._lanes, deque()
+            for lane in lanes:
+                lane.close()
+
+    def _channel(self) -> Channel:
+        """Connections of the background loop, on which pipelines run."""
+        self._notice_fork()
+        if self._shared is None:
+            self._shared = Channel(self._core)
+        return self._shared
 
     def _run(self, operation: Operation[T]) -> T:
         with self._lane() as lane:
@@ -126,6 +154,10 @@ class Client:
     def topics(self) -> list[TopicInfo]:
         """All topics, by name."""
         return self._run(operations.topics(self._core))
+
+    def known_topic(self, name: str) -> TopicInfo:
+        """One topic as last seen by this client; asks only for one it has not seen."""
+        return self._core.topics.get(name) or self._run(operations.known_topic(self._core, name))
 
     def topic(self, name: str) -> TopicInfo:
         """One topic as it is now.
@@ -160,14 +192,47 @@ class Client:
             TopicNotFound, RecordTooLarge, ConfigError, DiskFull, Unavailable: nothing was written.
             OutcomeUnknown: it may have been written.
         """
-        return self.append_batch(
-            topic, partition, make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-        )
+        batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+        return self.append_batch(topic, partition, batch)
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see `append`."""
         with self._lane() as lane:
             return lane.run(append(self._core, lane, topic, partition, batch))
+
+    def producer(self, topic: str, *, partition: int | None = None, name: str | None = None) -> Producer:
+        """A pipelined, idempotent, ordered producer for one topic.
+
+        Args:
+            partition: where all records go; None: as `append` does.
+            name: a name that stays: opening it again fences whoever had it, so that a zombie cannot write.
+        """
+        info = self.topic(topic)
+        name = name or uuid.uuid4().hex
+        session = self._run(operations.init_producer(name))
+        return Producer(self._core, self._channel(), info, partition, name, session)
+
+    def transaction(
+        self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
+    ) -> Transaction:
+        """A transaction: appends that become visible together. Safe to repeat as a whole after any failure.
+
+        Args:
+            writer_id: who writes; its sequences only grow.
+            label: for people.
+            timeout_ms: dropped when not committed by then.
+        """
+        stage = self.stage(writer_id, sequence, label, timeout_ms)
+        return Transaction(self, self._core, stage, writer_id, sequence)
+
+    def stage(self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000) -> Stage | Committed:
+        """A stage of the transaction (writer_id, sequence), for one of several who write it; `commit_transaction`
+        commits them all. The result, when it is committed already."""
+        opened = self._run(operations.open_stage(writer_id, sequence, label, timeout_ms))
+        if isinstance(opened, Committed):
+            return opened
+        what = f"stage {opened} of ({writer_id!r}, {sequence})"
+        return Stage(self, self._core, self._channel(), opened, what)
 
     def commit_transaction(self, writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Committed:
         """Give the records of all these stages their offsets at once, stage by stage. Safe to repeat.
@@ -248,16 +313,9 @@ class Client:
         return self._fetch(topic_id, name, partition, start, end, max_bytes, replica, follow=False)
 
     def _fetch(
-        self,
-        topic_id: int,
-        name: str,
-        partition: int,
-        start: int,
-        end: int | None,
-        max_bytes: int,
-        replica: str | None,
-        follow: bool,
-    ) -> Iterator[tuple[FetchedBatch, memoryview]]:
+        self, topic_id: int, name: str, partition: int, start: int, end: int | None, max_bytes: int,
+        replica: str | None, follow: bool,
+    ) -> Iterator[tuple[FetchedBatch, memoryview]]:  # fmt: skip
         fetcher = Fetcher(topic_id, partition, start, end, max_bytes, f"read {name!r} partition {partition}")
         if fetcher.done:
             return
@@ -337,18 +395,6 @@ class Client:
             Unavailable: it was given up; the former leader leads on.
         """
         self._run(operations.transfer(self._core, node_id))
-
-
-def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> None:
-    if partition not in known:
-        raise OffsetOutOfRange(f"topic {topic!r} has partitions 0 to {len(known) - 1}, not {partition}")
-
-
-def out_of_range(topic: str, partition: int, start: int, end: int | None, begin: int, last: int) -> OffsetOutOfRange:
-    wanted = f"[{start}, {'end' if end is None else end})"
-    return OffsetOutOfRange(
-        f"topic {topic!r} partition {partition} has the offsets [{begin}, {last}), not {wanted}", begin, last
-    )
 
 
 def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:

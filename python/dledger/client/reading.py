@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from dledger.client.core import ATTEMPT_MS, Core, Request
 from dledger.client.fetching import WAIT_MS, Fetcher, elsewhere
 from dledger.client.lane import Lane
 from dledger.client.routing import Terms
-from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.errors import DLedgerError, OffsetOutOfRange, ProtocolError, Unavailable
 from dledger.messages.client import FetchedBatch, FetchResponse, MetadataRequest
 from dledger.net.blocking import BlockingConnection, Lost
 
@@ -148,3 +148,15 @@ def records(batch: FetchedBatch, body: memoryview, start: int, end: int | None) 
 def find_nodes(core: Core) -> Request:
     """The question whose answer fills the routes, for a reader that was given all ids and asked nothing yet."""
     return Request(MetadataRequest(), Terms(what="find the group's nodes"))
+
+
+def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> None:
+    if partition not in known:
+        raise OffsetOutOfRange(f"topic {topic!r} has partitions 0 to {len(known) - 1}, not {partition}")
+
+
+def out_of_range(topic: str, partition: int, start: int, end: int | None, begin: int, last: int) -> OffsetOutOfRange:
+    wanted = f"[{start}, {'end' if end is None else end})"
+    return OffsetOutOfRange(
+        f"topic {topic!r} partition {partition} has the offsets [{begin}, {last}), not {wanted}", begin, last
+    )

@@ -1,0 +1,126 @@
+"""A client's connections under asyncio: one for each node, shared by all calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from dledger.client.core import Core, Operation, Request, T, now_ms
+from dledger.client.lane import LIMITS
+from dledger.client.routing import Call, Probe, Wait
+from dledger.errors import DLedgerError, Unavailable, WrongGroup
+from dledger.messages.client import MetadataRequest
+from dledger.messages.codes import Code
+from dledger.net.blocking import Lost
+from dledger.net.rpc import Rpc
+
+
+class Channel:
+    """Connections by address, opened when needed; for one event loop."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._rpcs: dict[str, Rpc] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carry out an operation.
+
+        Raises:
+            DLedgerError: as the operation says.
+        """
+        try:
+            request = next(operation)
+            while True:
+                try:
+                    answer = await self.ask(request)
+                except DLedgerError as error:
+                    request = operation.throw(error)
+                else:
+                    request = operation.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    async def ask(self, request: Request) -> tuple[Any, memoryview]:
+        """Ask until it is answered for good or the time is over."""
+        call = self._core.call(request)
+        while True:
+            try:
+                step = call.step(now_ms())
+            except Unavailable as error:
+                self._core.lost = type(error) is Unavailable
+                raise
+            if isinstance(step, Wait):
+                await asyncio.sleep(step.ms / 1000)
+                continue
+            try:
+                rpc = await self.rpc(step.address)
+            except Unavailable as error:
+                call.unreachable(step.address, str(error).removeprefix(f"{step.address}: "))
+                continue
+            if isinstance(step, Probe):
+                await self._probe(call, rpc)
+            elif (answer := await self._attempt(call, request, rpc)) is not None:
+                return answer
+
+    async def _probe(self, call: Call, rpc: Rpc) -> None:
+        try:
+            answer, _ = await rpc.ask(MetadataRequest(), (), _patience_s(call, 1000))
+        except Lost as error:
+            rpc.abort()
+            call.unreachable(rpc.address, str(error))
+        else:
+            call.learned(rpc.address, answer)
+
+    async def _attempt(self, call: Call, request: Request, rpc: Rpc) -> tuple[Any, memoryview] | None:
+        attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
+        try:
+            answer, payload = await rpc.ask(request.message, request.payload, _patience_s(call, attempt_ms))
+        except Lost as error:
+            rpc.abort()
+            if error.sent:
+                call.lost(rpc.address, str(error))
+            else:
+                call.unreachable(rpc.address, str(error))
+            return None
+        code: Code = answer.code
+        if code is Code.SUCCESS:
+            return answer, payload
+        message, leader_id = getattr(answer, "message", ""), getattr(answer, "leader_id", "")
+        return (answer, payload) if call.answered(rpc.address, code, message, leader_id, now_ms()) else None
+
+    async def rpc(self, address: str) -> Rpc:
+        """The connection to ``address``, opened if there is none that works.
+
+        Raises:
+            Unavailable: nobody answers there, or by now another group's node.
+            WrongGroup: another group's node is there and none of ours was ever seen.
+        """
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            rpc = self._rpcs.get(address)
+            if rpc is None or not rpc.usable:
+                rpc = self._rpcs[address] = await self.open(address)
+            return rpc
+
+    async def open(self, address: str) -> Rpc:
+        """A connection of the caller's own; errors as in `rpc`."""
+        routes = self._core.routes
+        try:
+            rpc = await Rpc.open(address, routes.group, LIMITS, self._core.config.connect_timeout_ms / 1000)
+        except WrongGroup as error:
+            if not routes.peers:
+                raise
+            raise Unavailable(str(error)) from None  # its port was given to somebody else
+        routes.group = routes.group or rpc.group
+        self._core.topics.clear()  # whatever happened meanwhile
+        return rpc
+
+    async def close(self) -> None:
+        rpcs, self._rpcs = self._rpcs, {}
+        for rpc in rpcs.values():
+            await rpc.close()
+
+
+def _patience_s(call: Call, attempt_ms: float) -> float:
+    return max(1.0, min(attempt_ms, call.deadline_ms - now_ms())) / 1000

@@ -1,0 +1,193 @@
+"""Appends of one producer or stage on a connection of their own: many in flight, in order, over changes of leader."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from dledger.client.appending import APPEND
+from dledger.client.channel import Channel
+from dledger.client.core import ATTEMPT_MS, Core, now_ms
+from dledger.client.lane import LIMITS
+from dledger.client.session import Session
+from dledger.client.window import Item, Window
+from dledger.errors import DLedgerError, Unavailable, WrongGroup
+from dledger.messages.client import AppendResponse, HelloRequest, HelloResponse, MetadataRequest
+from dledger.messages.codes import Code
+from dledger.net import Connection, Handlers, connect
+from dledger.net.blocking import Lost
+
+LOOK_S: Final = 0.5
+"""Time between two looks for batches whose time is over."""
+HELLO_ID: Final = 0xFFFFFFFF
+
+
+class Pipeline:
+    """Drives a `Window` under asyncio. Everything runs on one loop."""
+
+    def __init__(
+        self, core: Core, channel: Channel, window: Window, open_session: Callable[[], Awaitable[Session]]
+    ) -> None:
+        self._core = core
+        self._channel = channel
+        self.window = window
+        self._open_session = open_session
+        self._connection: Connection | None = None
+        self._address = ""
+        self._hello: asyncio.Future[None] | None = None
+        self._progress_ms = 0.0
+        self._pause_ms = 0.0
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def push(self, *items: Item) -> None:
+        """More batches; their ``done`` is called on this loop."""
+        for item in items:
+            self.window.push(item)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Send what can be sent now."""
+        window, connection = self.window, self._connection
+        if connection is None or self._hello is not None:
+            self._wake.set()
+            return
+        if not window.unanswered:
+            self._progress_ms = now_ms()
+        while (item := window.next()) is not None:
+            connection.send(APPEND, item.tag, (item.header, item.payload))
+        if not window.unanswered and not window.empty:
+            self._wake.set()
+
+    async def close(self) -> None:
+        """Wait until every batch is answered or given up, then close the connection."""
+        self._closing = True
+        self._wake.set()
+        await self._task
+
+    def cancel(self) -> None:
+        """End now; what is not answered fails."""
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        window = self.window
+        try:
+            while True:
+                self._wake.clear()
+                window.expire(now_ms())
+                if window.empty and self._closing:
+                    return
+                if not window.empty and await self._ready():
+                    self._pump()
+                await self._look()
+        finally:
+            self._drop()
+            window.fail_all(Unavailable("closed before it was answered"))
+
+    async def _look(self) -> None:
+        """Wait for something to do, and give up a connection that says nothing."""
+        if self.window.empty and not self._closing:
+            await self._wake.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await self._wake.wait()
+        if self.window.unanswered and now_ms() - self._progress_ms > ATTEMPT_MS:
+            self._core.routes.failed(self._address)
+            self._drop()
+
+    async def _ready(self) -> bool:
+        """Whether there is a connection to the leader, a session, and nothing that has to wait."""
+        window, routes = self.window, self._core.routes
+        if window.again:
+            if window.unanswered:
+                return False
+            await self._pause()
+            if routes.leader != self._address:
+                self._drop()
+            window.resume()
+        try:
+            if self._connection is None:
+                await self._connect()
+            if window.needs_session:
+                window.opened(await self._open_session())
+        except (Unavailable, Lost):
+            self._wake.set()
+            await self._pause()
+            return False
+        except DLedgerError as error:
+            window.fail_all(error)
+            return False
+        return self._connection is not None
+
+    async def _pause(self) -> None:
+        config = self._core.config
+        if self._pause_ms:
+            await asyncio.sleep(self._pause_ms * (0.5 + random.random()) / 1000)
+        self._pause_ms = min(max(2 * self._pause_ms, config.retry_min_ms), config.retry_max_ms)
+
+    async def _connect(self) -> None:
+        """One attempt to find the leader and open a connection to it."""
+        routes = self._core.routes
+        if routes.leader is None:
+            address = routes.next_address()
+            rpc = await self._channel.rpc(address)
+            answer, _ = await rpc.ask(MetadataRequest(), (), 1.0)
+            routes.learned(answer)
+            if routes.leader is None:
+                raise Unavailable(f"{address}: knows no leader")
+        address = routes.leader
+        patience_s = self._core.config.connect_timeout_ms / 1000
+        handlers = Handlers(on_frame=self._answered, on_batch_end=self._batch_ended, on_close=self._closed)
+        self._hello = asyncio.get_running_loop().create_future()
+        try:
+            connection = await connect(address, handlers, LIMITS, patience_s)
+            self._connection, self._address = connection, address
+            connection.send(HelloRequest(group=routes.group), HELLO_ID)
+            async with asyncio.timeout(patience_s):
+                await self._hello
+        except (Unavailable, WrongGroup, TimeoutError) as error:
+            routes.failed(address)
+            self._drop()
+            raise Unavailable(f"{address}: {error or 'no answer in time'}") from None
+        finally:
+            self._hello = None
+
+    def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        if connection is not self._connection:
+            return
+        if isinstance(message, AppendResponse):
+            if message.code is Code.SUCCESS:
+                self._pause_ms = 0.0
+            elif message.code is Code.NOT_LEADER:
+                self._core.routes.redirected(self._address, message.leader_id)
+            self.window.answered(request_id, message.code, message.message, message.base_offset)
+        elif isinstance(message, HelloResponse) and self._hello is not None and not self._hello.done():
+            if message.code is Code.SUCCESS:
+                self._hello.set_result(None)
+            else:
+                self._hello.set_exception(WrongGroup(message.message))
+
+    def _batch_ended(self, connection: Connection) -> None:
+        self._progress_ms = now_ms()
+        window = self.window
+        if not window.unanswered and (self._closing or not window.empty):
+            self._wake.set()
+
+    def _closed(self, connection: Connection, error: Exception | None) -> None:
+        if connection is not self._connection:
+            return
+        self._core.routes.failed(self._address)
+        self._drop()
+        if self._hello is not None and not self._hello.done():
+            self._hello.set_exception(Unavailable("the node closed the connection"))
+
+    def _drop(self) -> None:
+        connection, self._connection, self._address = self._connection, None, ""
+        if connection is not None:
+            connection.abort()
+        self.window.lost()
+        self._wake.set()

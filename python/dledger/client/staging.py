@@ -1,0 +1,187 @@
+"""Stages and transactions for callers that wait: batches that get their offsets only when they are committed."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from dledger.batch.build import Headers, Times, Values
+from dledger.batch.records import make_records
+from dledger.batch.sizes import split_batch
+from dledger.client.appending import partitions_of, place
+from dledger.client.channel import Channel
+from dledger.client.core import Core
+from dledger.client.pipeline import Pipeline
+from dledger.client.producer import Flow, make_item
+from dledger.client.results import Committed
+from dledger.client.session import Session
+from dledger.client.window import Window
+from dledger.config import MIB
+from dledger.errors import DLedgerError, TransactionError
+from dledger.messages.command import StageSum
+
+if TYPE_CHECKING:
+    from dledger.client.client import Client
+
+
+class Stage:
+    """Batches on their way into one stage, many at a time, in order. Made by `Client.stage`.
+
+    Attributes:
+        stage_id: the stage's number in the group.
+    """
+
+    def __init__(self, client: Client, core: Core, channel: Channel, stage_id: int, what: str) -> None:
+        self.stage_id = stage_id
+        self._client = client
+        self._core = core
+        self._what = what
+        self._batches = 0
+        self._records = 0
+        self._failures: list[DLedgerError] = []
+        self._lock = threading.Lock()
+        self._sum: StageSum | None = None
+
+        async def no_session() -> Session:
+            raise TransactionError(f"{what}: the stage is gone")
+
+        def make() -> Pipeline:
+            return Pipeline(core, channel, Window(what, Session(stage_id, 0)), no_session)
+
+        self._flow = Flow(core, make)
+
+    def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
+        """Stage a batch of record columns; waits only while too much is in flight. A batch over the group's
+        max_body_bytes is cut.
+
+        Raises:
+            DLedgerError: this batch or one before it is not staged, and the stage is of no use any more.
+        """
+        info = self._client.known_topic(topic)
+        place(self._core, info, partition, batch)
+        failures = self._failures
+
+        def answered(result: int | DLedgerError) -> None:
+            if isinstance(result, DLedgerError):
+                failures.append(result)
+
+        for piece in split_batch(batch, self._core.routes.max_body_bytes or 8 * MIB):
+            item = make_item(self._core, info, partition, piece, answered, staged=True)
+            with self._lock:
+                self._check()
+                self._batches += 1
+                self._records += piece.num_rows
+                self._flow.push(item)
+
+    def _check(self) -> None:
+        if self._sum is not None:
+            raise TransactionError(f"{self._what}: the stage is closed")
+        if self._failures:
+            self._flow.cancel()
+            raise self._failures[0]
+
+    def close(self) -> StageSum:
+        """Wait until everything is staged; what a commit must name, a plain value that can be sent to who commits.
+
+        Raises:
+            DLedgerError: not everything is staged.
+        """
+        with self._lock:
+            if self._sum is None:
+                self._flow.wait_empty()
+                self._check()
+                self._flow.close()
+                self._sum = StageSum(stage_id=self.stage_id, batches=self._batches, records=self._records)
+            return self._sum
+
+    def cancel(self) -> None:
+        """Stop sending. What is staged is dropped when the transaction is aborted or the stage times out."""
+        self._flow.cancel()
+
+
+class Transaction:
+    """Appends to any topics that become visible together, or not at all. Made by `Client.transaction`.
+
+    As a context manager it commits at the end, and aborts when an error leaves the block. When (writer_id, sequence) is
+    committed already, appends do nothing and `commit` gives the first commit's result: doing all of it again is safe.
+    """
+
+    def __init__(self, client: Client, core: Core, stage: Stage | Committed, writer_id: str, sequence: int) -> None:
+        self._client = client
+        self._core = core
+        self._stage = stage
+        self._writer_id = writer_id
+        self._sequence = sequence
+        self._result: Committed | None = stage if isinstance(stage, Committed) else None
+        self._over = False
+
+    def append(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> None:
+        """Stage records, as `Client.append` appends them; keys may belong to several partitions."""
+        self.append_batch(topic, partition, make_records(values, keys=keys, headers=headers, timestamps=timestamps))
+
+    def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
+        """Stage a batch of record columns.
+
+        Raises:
+            DLedgerError: it is not staged, and the transaction cannot be committed any more.
+        """
+        if self._over:
+            raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
+        if isinstance(self._stage, Committed):
+            return
+        info = self._client.known_topic(topic)
+        spread = partitions_of(batch, info.partitions) if partition is None and info.partitions > 1 else None
+        if spread is None:
+            self._stage.append_batch(topic, place(self._core, info, partition, batch), batch)
+            return
+        for at, rows in sorted(spread.items()):
+            self._stage.append_batch(topic, at, batch.take(rows))
+
+    def commit(self) -> Committed:
+        """Give everything its offsets at once.
+
+        Raises:
+            TransactionError: the stage timed out; nothing was committed.
+            OutcomeUnknown: repeat the whole transaction with the same writer id and sequence.
+        """
+        if self._result is None:
+            if self._over or isinstance(self._stage, Committed):
+                raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) was aborted")
+            total = self._stage.close()
+            self._result = self._client.commit_transaction(self._writer_id, self._sequence, (total,))
+        self._over = True
+        return self._result
+
+    def abort(self) -> None:
+        """Drop what was staged."""
+        if self._over or isinstance(self._stage, Committed):
+            return
+        self._over = True
+        self._stage.cancel()
+        self._client.abort_transaction(self._writer_id, self._sequence, (self._stage.stage_id,))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
+        if kind is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except DLedgerError:
+            return  # it times out by itself; the error under way is the one to tell

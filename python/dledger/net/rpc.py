@@ -1,0 +1,95 @@
+"""Requests and answers on one asyncio connection, many under way at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from dledger.errors import ProtocolError, Unavailable, WrongGroup
+from dledger.messages.client import HelloRequest, HelloResponse
+from dledger.messages.codes import Code
+from dledger.net.blocking import Lost
+from dledger.net.connection import Connection, Handlers, connect
+from dledger.types import Buffer
+from dledger.wire import Limits, Message
+
+
+class Rpc:
+    """A connection on which each request id waits for its answer. Made by `Rpc.open`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.group = ""
+        """The group's name, as the node said it."""
+        self._connection: Connection | None = None
+        self._waiting: dict[int, asyncio.Future[tuple[Any, memoryview]]] = {}
+        self._request_id = 0
+
+    @staticmethod
+    async def open(address: str, group: str, limits: Limits, timeout_s: float) -> Rpc:
+        """Connect and say hello.
+
+        Raises:
+            Unavailable: nobody answered in time.
+            WrongGroup: somebody else's node is there.
+        """
+        rpc = Rpc(address)
+        handlers = Handlers(on_frame=rpc._answered, on_close=rpc._closed)
+        rpc._connection = await connect(address, handlers, limits, timeout_s)
+        try:
+            answer, _ = await rpc.ask(HelloRequest(group=group), (), timeout_s)
+        except Lost as error:
+            rpc.abort()
+            raise Unavailable(f"{address}: {error}") from None
+        if not isinstance(answer, HelloResponse) or answer.code is not Code.SUCCESS:
+            rpc.abort()
+            raise WrongGroup(f"{address}: {getattr(answer, 'message', '') or 'is no node of ours'}")
+        rpc.group = answer.group
+        return rpc
+
+    @property
+    def usable(self) -> bool:
+        return self._connection is not None and not self._connection.closing
+
+    async def ask(self, message: Message, payload: Sequence[Buffer], timeout_s: float) -> tuple[Any, memoryview]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            Lost: with ``sent``.
+        """
+        connection = self._connection
+        if connection is None or connection.closing:
+            raise Lost("the connection is closed", sent=False)
+        self._request_id = request_id = self._request_id % 0xFFFFFFFF + 1
+        future = self._waiting[request_id] = asyncio.get_running_loop().create_future()
+        try:
+            connection.send(message, request_id, payload)
+            async with asyncio.timeout(timeout_s):
+                answer: tuple[Any, memoryview] = await future
+                return answer
+        except TimeoutError:
+            raise Lost("no answer in time", sent=True) from None
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        future = self._waiting.pop(request_id, None)
+        if future is not None and not future.done():
+            future.set_result((message, payload))
+
+    def _closed(self, connection: Connection, error: Exception | None) -> None:
+        waiting, self._waiting = self._waiting, {}
+        reason = str(error) if isinstance(error, ProtocolError) else "the node closed the connection"
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(Lost(reason, sent=True))
+
+    def abort(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            await self._connection.wait_closed()
