@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -33,6 +33,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from dledger.client import Client, Committed
+from dledger.client.staging import Stage
 from dledger.datasource.claims import Claim, check_claim, claim
 from dledger.datasource.log import Address, Log, find_group
 from dledger.datasource.options import Options, need_group
@@ -150,11 +151,10 @@ class Sink:
             raise
 
     @staticmethod
-    def _drop(client: Client, writer_id: str, sequence: int, stage: Any) -> None:
-        try:
+    def _drop(client: Client, writer_id: str, sequence: int, stage: Stage) -> None:
+        stage.cancel()
+        with suppress(DLedgerError):  # it times out by itself, and the first error is the one to tell
             client.abort_transaction(writer_id, sequence, stage_ids=(stage.stage_id,))
-        except DLedgerError:
-            return  # it times out by itself, and the first error is the one to tell
 
     def commit(self, messages: Iterable[WriterCommitMessage | None]) -> Committed | None:
         """Commit a write; None when it had no records.

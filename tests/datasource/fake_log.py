@@ -63,6 +63,9 @@ class FakeStage:
         self.group.topic(topic)
         self.parts.append((topic, partition, batch.num_rows, self.group.body(topic, partition, batch)))
 
+    def cancel(self) -> None:
+        self.parts = []
+
     def close(self) -> StageSum:
         return StageSum(stage_id=self.stage_id, batches=len(self.parts), records=sum(p[2] for p in self.parts))
 
