@@ -7,7 +7,6 @@ nothing and a node process never loads Arrow.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ _HOMES: Final = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version  # slow to load, and hardly ever asked for
+
         try:
             return version("dledger")
         except PackageNotFoundError:  # a source tree on the path, not installed

@@ -337,3 +337,14 @@ def test_embedded_node_names_what_is_wrong(tmp_path: Path) -> None:
         address = f"127.0.0.1:{held.getsockname()[1]}"
         with pytest.raises(PortInUse, match=address):
             EmbeddedNode(tmp_path / "own", f"n0-{address}", "n0", **SMALL)
+
+
+def test_damaged_node_does_not_keep_the_others_from_serving(log_path: Path) -> None:
+    """It refuses to start and says why; a quorum goes on, and is not asked to wait for it at every call."""
+    with EmbeddedGroup(log_path, **SMALL) as group:
+        append(group.bootstrap_servers, "a" * 1000, "b")
+    (log_path / "n1" / "data" / f"{0:020d}").write_bytes(b"")
+    connect_path(log_path)
+    assert sorted(running(log_path)) in (["n0", "n2"], ["n0", "n1", "n2"])
+    with EmbeddedGroup(log_path) as group:
+        assert values(group.bootstrap_servers) == ["a" * 1000, "b"]

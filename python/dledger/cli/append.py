@@ -86,10 +86,12 @@ def _append_all(
     waiting: deque[Future[Appended]] = deque()
     with client.producer(topic) as producer:
         for lines in chunks:
-            keys: list[bytes] | None = [key.encode()] * len(lines) if key is not None else None
-            if separator is not None:
+            if separator is not None:  # each key has a partition of its own, so each line is an append of its own
                 keys, lines = split_keys(lines, separator.encode())
-            waiting.append(producer.append(lines, keys=keys, partition=partition))
+                waiting += [producer.append(v, keys=k, partition=partition) for k, v in zip(keys, lines, strict=True)]
+            else:
+                same_keys = None if key is None else [key.encode()] * len(lines)
+                waiting.append(producer.append(lines, keys=same_keys, partition=partition))
             while waiting and waiting[0].done():
                 _note(ranges, waiting.popleft().result())
         producer.flush()

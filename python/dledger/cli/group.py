@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from dledger.cli.common import group_options, is_path, json_option, open_client, print_json, print_table
+from dledger.config import nearest
+from dledger.errors import ConfigError
 
 
 @click.command()
@@ -46,7 +48,7 @@ def _print_status(found: dict[str, dict[str, Any]], processes: dict[str, int | N
         if "error" in state:
             cells[0] = str(state["error"])
         rows.append((node, *cells, str(processes.get(node) or "-")))
-    print_table(("node", *columns, "pid"), rows)
+    print_table(("node", *(column.removesuffix("_index").removesuffix("_level") for column in columns), "pid"), rows)
 
 
 def _pid(node: str, processes: dict[str, int | None]) -> dict[str, int | None]:
@@ -84,6 +86,9 @@ def groups(name: str | None, bootstrap: str, timeout: float, as_json: bool) -> N
 def transfer(node: str, bootstrap: str, timeout: float) -> None:
     """Hand leadership to NODE."""
     with open_client(bootstrap, timeout) as client:
+        known = sorted(client.status())
+        if node not in known:
+            raise ConfigError(f"node {node!r} is not in the group{nearest(node, known)}; it has {', '.join(known)}")
         client.transfer(node)
     click.echo(f"{node} leads")
 

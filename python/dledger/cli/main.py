@@ -67,8 +67,18 @@ def fail(message: str) -> NoReturn:
     sys.exit(EXIT_ERROR)
 
 
+def print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    """``--version``."""
+    if wanted:
+        click.echo(f"dledger {dledger.__version__}")
+        context.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(dledger.__version__, prog_name="dledger")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version,
+    help="Print the version.",
+)  # fmt: skip
 def main() -> None:
     """A replicated commit log.
 

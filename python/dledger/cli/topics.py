@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -53,7 +54,7 @@ def create(
     as_json: bool,
 ) -> None:
     """Create topic NAME."""
-    chosen = {}
+    chosen: dict[str, Any] = {}
     for text in settings:
         key, equals, value = text.partition("=")
         if not equals:

@@ -35,6 +35,8 @@ LOCK_FILE: Final = ".lock"
 USED_FILE: Final = ".used"
 PID_FILE: Final = "node.pid"
 LOG_FILE: Final = "node.log"
+FAILED_FILE: Final = "start.failed"
+FAILED_S: Final = 30.0
 LOCK_TIMEOUT_S: Final = 60.0
 
 
@@ -310,6 +312,24 @@ class Home:
                 return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
         except OSError:
             return ""
+
+    # -- nodes that cannot start
+
+    def note_start(self, node_id: NodeId, failed: bool) -> None:
+        """Remember whether the last start failed, so that not every caller tries again at once."""
+        mark = self.node_directory(node_id) / FAILED_FILE
+        with suppress(OSError):
+            if failed:
+                mark.touch()
+            else:
+                mark.unlink(missing_ok=True)
+
+    def failed_lately(self, node_id: NodeId) -> bool:
+        """Whether the node could not start within the last `FAILED_S`."""
+        try:
+            return time.time() - (self.node_directory(node_id) / FAILED_FILE).stat().st_mtime < FAILED_S
+        except OSError:
+            return False
 
     # -- use
 

@@ -68,19 +68,34 @@ def join_group(home: Home, wish: Wish) -> tuple[GroupFile, bool]:
         file = _new_group(home, wish) if file is None else _existing_group(home, file, wish)
         file = _write_if_changed(home, home.add_user(file, wish.user))
         missing = [node for node in file.local if not home.node(node).running]
+        if not wish.user.holds:
+            missing = _without_hopeless(home, file, missing)
         return start_nodes(home, file, missing), bool(missing)
 
 
 def _nothing_to_do(home: Home, file: GroupFile, wish: Wish) -> bool:
     """The usual case, without a lock: all nodes run, this program is known, and it asks for nothing else."""
-    nodes = [home.node(node) for node in file.local]
-    if not all(n.running and not n.ending and n.process and n.process.alive and n.home == str(home) for n in nodes):
+    states = {node: home.node(node) for node in file.local}
+    wanting = [
+        node
+        for node, n in states.items()
+        if not (n.running and not n.ending and n.process and n.process.alive and n.home == str(home))
+    ]
+    if wanting and (wish.user.holds or _without_hopeless(home, file, wanting)):
         return False
     check_join(file, wish.replicas, wish.settings, running=True, where=str(home))
     known = any(u.process == wish.user.process and u.holds == wish.user.holds for u in file.users)
     live = all(file.settings.get(k, default_of(k)) == v for k, v in wish.settings.items() if k == "idle_timeout_ms")
     same = wish.peers is None or wish.peers == file.addresses
     return live and same and (known or not os.access(home.group_file, os.W_OK))
+
+
+def _without_hopeless(home: Home, file: GroupFile, missing: list[NodeId]) -> list[NodeId]:
+    """Which of the missing nodes to start. One that just failed to start, e.g. because its store is damaged, would
+    cost every `connect_path` a try; where the others are a quorum it is left alone for a while."""
+    hopeful = [node for node in missing if not home.failed_lately(node)]
+    quorum = 2 * (len(file.local) - len(missing)) > len(file.members)
+    return hopeful if quorum else missing
 
 
 def _new_group(home: Home, wish: Wish) -> GroupFile:
@@ -230,6 +245,8 @@ def start_nodes(home: Home, file: GroupFile, nodes: list[NodeId], *, alone: bool
         kept = {node: address for node, address in file.addresses.items() if node not in waiting}
         file = home.write(replace(file, addresses=kept | _pick_addresses(file.settings, waiting, kept)))
     failures.update({node: PortInUse(f"{file.addresses[node]}: no port could be kept") for node in waiting})
+    for node in nodes:
+        home.note_start(node, failed=node in failures)
     for node, error in failures.items():
         logger.warning("node %s of %s did not start: %s", node, home, error)
     few = 2 * (len(file.local) - len(failures)) <= len(file.local)

@@ -1,0 +1,174 @@
+"""The commands against a real group: what they print, and that scripts can read it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dledger import Client, EmbeddedGroup
+from dledger.cli.main import main
+
+pytestmark = pytest.mark.cluster
+
+
+def run(*arguments: str, text: str | bytes = b"") -> Result:
+    return CliRunner().invoke(main, arguments, input=text)
+
+
+def out(*arguments: str, text: str | bytes = b"") -> str:
+    result = run(*arguments, text=text)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_topic_is_created_listed_and_deleted(group: EmbeddedGroup) -> None:
+    servers = group.bootstrap_servers
+    out("topics", "create", "orders", "--partitions", "2", "-b", servers)
+    refused = run("topics", "create", "orders", "-b", servers)
+    assert refused.exit_code == 2
+    assert "orders" in refused.stderr
+    out("topics", "create", "orders", "--partitions", "2", "--if-absent", "-b", servers)
+    listed = json.loads(out("topics", "list", "--json", "-b", servers))
+    ends = [(row["topic"], row["partition"], row["end_offset"]) for row in listed]
+    assert ends == [("orders", 0, 0), ("orders", 1, 0)]
+    assert "orders" in out("topics", "list", "-b", servers)
+    out("topics", "delete", "orders", "--yes", "-b", servers)
+    assert json.loads(out("topics", "list", "--json", "-b", servers)) == []
+
+
+def test_lines_are_appended_and_read_back(group: EmbeddedGroup) -> None:
+    servers = group.bootstrap_servers
+    out("topics", "create", "lines", "-b", servers)
+    done = json.loads(out("append", "lines", "-b", servers, "--json", text=b"one\ntwo\nthree"))
+    assert (done["records"], done["offsets"]) == (3, {"0": [[0, 3]]})
+    assert "offsets 3..3" in out("append", "lines", "--value", "four", "-b", servers)
+    assert out("tail", "lines", "-b", servers) == "one\ntwo\nthree\nfour\n"
+    assert out("tail", "lines", "--from", "-1", "-b", servers) == "four\n"
+    assert out("tail", "lines", "--from", "1", "--limit", "2", "-b", servers) == "two\nthree\n"
+    assert out("tail", "lines", "--from", "latest", "-b", servers) == ""
+
+
+def test_keys_go_in_and_out(group: EmbeddedGroup) -> None:
+    servers = group.bootstrap_servers
+    out("topics", "create", "keyed", "--partitions", "3", "-b", servers)
+    out("append", "keyed", "--key-separator", ":", "-b", servers, text=b"a:1\nb:2\na:3\nc:4\n")
+    lines = out("tail", "keyed", "--key-separator", "=", "-b", servers).splitlines()
+    assert sorted(lines) == ["a=1", "a=3", "b=2", "c=4"]
+    assert lines.index("a=1") < lines.index("a=3")
+    records = [json.loads(line) for line in out("tail", "keyed", "--json", "-b", servers).splitlines()]
+    assert {record["key"]: record["partition"] for record in records}.keys() == {"a", "b", "c"}
+    fields = {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
+    assert all(set(record) == fields for record in records)
+
+
+def test_append_to_a_directory_makes_the_topic_and_to_addresses_does_not(group: EmbeddedGroup) -> None:
+    result = run("append", "new", "--value", "x", "-b", group.bootstrap_servers)
+    assert result.exit_code == 2
+    assert "new" in result.stderr
+    out("append", "new", "--value", "x", "-b", group.path)
+    assert out("tail", "new", "-b", group.path) == "x\n"
+
+
+def test_tail_follows_until_it_has_seen_enough(group: EmbeddedGroup) -> None:
+    servers = group.bootstrap_servers
+    for topic, partitions in (("live", "1"), ("wide", "2")):
+        out("topics", "create", topic, "--partitions", partitions, "-b", servers)
+        options = ["-f", "--from", "earliest", "--limit", "2", "-b", servers]
+        command = [sys.executable, "-m", "dledger", "tail", topic, *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+            with Client(servers) as client:
+                client.append(topic, b"one", partition=0)
+                assert following.stdout is not None
+                assert following.stdout.readline() == "one\n"
+                client.append(topic, b"two", partition=int(partitions) - 1)
+            assert following.stdout.read() == "two\n"
+            assert following.wait(30) == 0
+
+
+def test_tail_of_what_is_not_there_says_what_is(group: EmbeddedGroup) -> None:
+    servers = group.bootstrap_servers
+    assert run("tail", "nowhere", "-b", servers).exit_code == 2
+    out("topics", "create", "short", "-b", servers)
+    beyond = run("tail", "short", "--from", "7", "-f", "--partition", "3", "-b", servers)
+    assert "partitions 0..0" in beyond.stderr
+
+
+def test_status_tells_of_every_node(group: EmbeddedGroup) -> None:
+    states = json.loads(out("status", "--json", "-b", group.path))
+    assert sorted(states) == ["n0", "n1", "n2"]
+    assert [state["role"] for state in states.values()].count("LEADER") == 1
+    assert all(state["pid"] for state in states.values())
+    table = out("status", "-b", group.bootstrap_servers)
+    assert all(word in table for word in ("n0", "n1", "n2", "LEADER", "FOLLOWER", "committed"))
+
+
+def test_status_of_a_stopped_group_starts_nothing(stopped_node: Path) -> None:
+    result = run("status", "-b", str(stopped_node.parent))
+    assert result.exit_code == 1
+    assert "does not run" in result.stdout
+
+
+def test_consumer_groups_show_how_far_they_are_behind(group: EmbeddedGroup) -> None:
+    servers = group.bootstrap_servers
+    with Client(servers) as client:
+        client.create_topic("read")
+        client.append("read", [b"a", b"b", b"c"])
+        client.commit_offsets("readers", {"read": {0: 1}})
+    assert json.loads(out("groups", "--json", "-b", servers)) == ["readers"]
+    lag = json.loads(out("groups", "readers", "--json", "-b", servers))
+    assert lag == [{"topic": "read", "partition": 0, "offset": 1, "end_offset": 3, "lag": 2}]
+
+
+def test_leadership_is_handed_to_the_node_that_is_named(group: EmbeddedGroup) -> None:
+    follower = next(node for node in group.nodes if node != group.leader)
+    assert out("transfer", follower, "-b", group.bootstrap_servers) == f"{follower} leads\n"
+    assert group.leader == follower
+    result = run("transfer", "n9", "-b", group.bootstrap_servers)
+    assert result.exit_code == 2
+    assert "n9" in result.stderr
+
+
+def test_bench_measures_and_leaves_nothing_behind(group: EmbeddedGroup) -> None:
+    options = ["--sizes", "1000", "--in-flight", "1,8", "--seconds", "0.1", "--repeat", "1", "--json"]
+    rows = json.loads(out("bench", *options, "-b", group.path))
+    assert [(row["bytes"], row["in_flight"]) for row in rows] == [(1000, 1), (1000, 8)]
+    assert all(row["appends_per_s"] > 0 and row["p50_ms"] <= row["p99_ms"] <= row["max_ms"] for row in rows)
+    with Client(group.bootstrap_servers) as client:
+        assert not [info for info in client.topics() if info.name.startswith("bench-")]
+
+
+def test_verify_finds_a_sound_store_sound(stopped_node: Path) -> None:
+    report = json.loads(out("verify", str(stopped_node)))
+    assert report["ok"]
+    assert report["entries"] >= 4
+
+
+def test_verify_names_the_entry_in_which_a_byte_was_flipped(stopped_node: Path) -> None:
+    entries = [json.loads(line) for line in out("dump", str(stopped_node)).splitlines()]
+    data = [entry for entry in entries if entry["kind"] == "data"]
+    assert len(data) == 3
+    damaged = data[1]
+    segment = stopped_node / "data" / f"{0:020d}"
+    with segment.open("r+b") as file:
+        file.seek(damaged["pos"] + damaged["size"] - 1)
+        byte = file.read(1)[0]
+        file.seek(damaged["pos"] + damaged["size"] - 1)
+        file.write(bytes([byte ^ 0x10]))
+    result = run("verify", str(stopped_node))
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert not report["ok"]
+    assert damaged["index"] in [problem["index"] for problem in report["problems"]]
+    again = [json.loads(line) for line in out("dump", str(stopped_node)).splitlines()]
+    assert again[damaged["index"]]["kind"] == "damaged"
+
+
+def test_verify_of_a_running_node_is_refused(group: EmbeddedGroup) -> None:
+    result = run("verify", str(Path(group.path) / "n0"))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("dledger: ")
