@@ -55,17 +55,17 @@ class Client:
     """
 
     def __init__(self, bootstrap_servers: str, *, group: str = "", **settings: Any) -> None:
-        self._core = Core.make(bootstrap_servers, group, settings)
+        self.core = Core.make(bootstrap_servers, group, settings)
         self._settings = {"group": group, **settings}
         self._lanes: deque[Lane] = deque()
         self._shared: Channel | None = None
         self._pid = os.getpid()
 
     def __reduce__(self) -> Any:
-        return _restore, (self._core.bootstrap_servers, self._settings)
+        return _restore, (self.core.bootstrap_servers, self._settings)
 
     def __repr__(self) -> str:
-        return f"Client({self._core.bootstrap_servers!r})"
+        return f"Client({self.core.bootstrap_servers!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -85,12 +85,7 @@ class Client:
 
     @property
     def bootstrap_servers(self) -> str:
-        return self._core.bootstrap_servers
-
-    @property
-    def lost(self) -> bool:
-        """Whether a call has found no node of the group any more."""
-        return self._core.lost
+        return self.core.bootstrap_servers
 
     @contextmanager
     def _lane(self) -> Iterator[Lane]:
@@ -99,7 +94,7 @@ class Client:
         try:
             lane = self._lanes.pop()  # the last one used: its session and connections are warm; pop is atomic
         except IndexError:
-            lane = Lane(self._core)
+            lane = Lane(self.core)
         try:
             yield lane
         except (DLedgerError, GeneratorExit):
@@ -122,7 +117,7 @@ class Client:
         """Connections of the background loop, on which pipelines run."""
         self._notice_fork()
         if self._shared is None:
-            self._shared = Channel(self._core)
+            self._shared = Channel(self.core)
         return self._shared
 
     def _run(self, operation: Operation[T]) -> T:
@@ -140,7 +135,7 @@ class Client:
             TopicExists: it exists.
             ConfigError: the name, the number of partitions or a setting cannot be.
         """
-        return self._run(operations.create_topic(self._core, name, partitions, if_absent, topic_settings))
+        return self._run(operations.create_topic(self.core, name, partitions, if_absent, topic_settings))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all its records.
@@ -149,15 +144,15 @@ class Client:
             TopicNotFound: there is none.
             OutcomeUnknown: asked and not answered; see `topics`.
         """
-        self._run(operations.delete_topic(self._core, name))
+        self._run(operations.delete_topic(self.core, name))
 
     def topics(self) -> list[TopicInfo]:
         """All topics, by name."""
-        return self._run(operations.topics(self._core))
+        return self._run(operations.topics(self.core))
 
     def known_topic(self, name: str) -> TopicInfo:
         """One topic as last seen by this client; asks only for one it has not seen."""
-        return self._core.topics.get(name) or self._run(operations.known_topic(self._core, name))
+        return self.core.topics.get(name) or self._run(operations.known_topic(self.core, name))
 
     def topic(self, name: str) -> TopicInfo:
         """One topic as it is now.
@@ -165,7 +160,7 @@ class Client:
         Raises:
             TopicNotFound: there is none.
         """
-        return self._run(operations.topic(self._core, name))
+        return self._run(operations.topic(self.core, name))
 
     # writing
 
@@ -198,7 +193,7 @@ class Client:
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see `append`."""
         with self._lane() as lane:
-            return lane.run(append(self._core, lane, topic, partition, batch))
+            return lane.run(append(self.core, lane, topic, partition, batch))
 
     def producer(self, topic: str, *, partition: int | None = None, name: str | None = None) -> Producer:
         """A pipelined, idempotent, ordered producer for one topic.
@@ -210,7 +205,7 @@ class Client:
         info = self.topic(topic)
         name = name or uuid.uuid4().hex
         session = self._run(operations.init_producer(name))
-        return Producer(self._core, self._channel(), info, partition, name, session)
+        return Producer(self.core, self._channel(), info, partition, name, session)
 
     def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
@@ -223,7 +218,7 @@ class Client:
             timeout_ms: dropped when not committed by then.
         """
         stage = self.stage(writer_id, sequence, label, timeout_ms)
-        return Transaction(self, self._core, stage, writer_id, sequence)
+        return Transaction(self, self.core, stage, writer_id, sequence)
 
     def stage(self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000) -> Stage | Committed:
         """A stage of the transaction (writer_id, sequence), for one of several who write it; `commit_transaction`
@@ -232,7 +227,7 @@ class Client:
         if isinstance(opened, Committed):
             return opened
         what = f"stage {opened} of ({writer_id!r}, {sequence})"
-        return Stage(self, self._core, self._channel(), opened, what)
+        return Stage(self, self.core, self._channel(), opened, what)
 
     def commit_transaction(self, writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Committed:
         """Give the records of all these stages their offsets at once, stage by stage. Safe to repeat.
@@ -272,7 +267,7 @@ class Client:
             OffsetOutOfRange: with ``begin`` and ``end``, what there is.
             TopicNotFound, TopicRecreated, Unavailable, CorruptEntry: as they say.
         """
-        info = self._run(operations.topic(self._core, topic))
+        info = self._run(operations.topic(self.core, topic))
         last = end
         if not (follow and end is None):
             last = self._check_range(topic, partition, start, end)
@@ -282,11 +277,11 @@ class Client:
         return (records(batch, body, start, last) for batch, body in fetched)
 
     def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
-        ends = self._run(operations.topic_offsets(self._core, topic, OffsetKind.END))
+        ends = self._run(operations.topic_offsets(self.core, topic, OffsetKind.END))
         check_partition(topic, partition, ends)
         last = ends[partition] if end is None else end
         if not 0 <= start <= ends[partition] or last > ends[partition]:
-            begin = self._run(operations.topic_offsets(self._core, topic, OffsetKind.BEGIN))[partition]
+            begin = self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN))[partition]
             raise out_of_range(topic, partition, start, end, begin, ends[partition])
         return last
 
@@ -308,7 +303,7 @@ class Client:
             As `read`; but an ``end`` that is not there yet is waited for, up to request_timeout_ms.
         """
         if isinstance(topic, str):
-            topic = self._run(operations.known_topic(self._core, topic))
+            topic = self._run(operations.known_topic(self.core, topic))
         name, topic_id = (topic.name, topic.topic_id) if isinstance(topic, TopicInfo) else (f"#{topic}", topic)
         return self._fetch(topic_id, name, partition, start, end, max_bytes, replica, follow=False)
 
@@ -320,14 +315,14 @@ class Client:
         if fetcher.done:
             return
         with self._lane() as lane:
-            if not self._core.routes.peers:
-                self._core.routes.learned(lane.ask(find_nodes(self._core))[0])
-            replicas = Replicas(self._core, preferred_address(self._core, replica, follow))
-            yield from BlockingReader(self._core, lane, fetcher, replicas)
+            if not self.core.routes.peers:
+                self.core.routes.learned(lane.ask(find_nodes(self.core))[0])
+            replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
+            yield from BlockingReader(self.core, lane, fetcher, replicas)
 
     def begin_offsets(self, topic: str, *, stale: bool = False) -> dict[int, int]:
         """First kept offset of each partition. Linearizable unless ``stale``."""
-        return self._run(operations.topic_offsets(self._core, topic, OffsetKind.BEGIN, stale=stale))
+        return self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN, stale=stale))
 
     def end_offsets(
         self, topic: str, *, stale: bool = False, newer_than: Mapping[int, int] | None = None, wait_ms: int = 0
@@ -339,12 +334,12 @@ class Client:
         """
         wanted = None if newer_than is None else {topic: newer_than}
         more = {"stale": stale, "newer_than": wanted, "wait_ms": wait_ms}
-        return self._run(operations.topic_offsets(self._core, topic, OffsetKind.END, **more))
+        return self._run(operations.topic_offsets(self.core, topic, OffsetKind.END, **more))
 
     def offsets_for_times(self, topic: str, timestamp_us: int, *, stale: bool = False) -> dict[int, int]:
         """First offset of each partition whose batch has a time at or after ``timestamp_us``; -1 where none has."""
         more = {"timestamp_us": timestamp_us, "stale": stale}
-        return self._run(operations.topic_offsets(self._core, topic, OffsetKind.TIME, **more))
+        return self._run(operations.topic_offsets(self.core, topic, OffsetKind.TIME, **more))
 
     def offsets(
         self,
@@ -359,7 +354,7 @@ class Client:
         """Offsets of several topics at one moment, with the topics' log ids."""
         return self._run(
             operations.offsets(
-                self._core, topics, kind,
+                self.core, topics, kind,
                 timestamp_us=timestamp_us, stale=stale, newer_than=newer_than, wait_ms=wait_ms,
             )
         )  # fmt: skip
@@ -368,7 +363,7 @@ class Client:
         self, topic: str, partition: int, start: int, end: int, target_bytes: int, *, max_pieces: int = 10_000
     ) -> list[Range]:
         """Cut [start, end) between stored batches into pieces of about ``target_bytes`` stored bytes."""
-        return self._run(operations.split(self._core, topic, partition, start, end, target_bytes, max_pieces))
+        return self._run(operations.split(self.core, topic, partition, start, end, target_bytes, max_pieces))
 
     # consumer groups, nodes
 
@@ -386,7 +381,7 @@ class Client:
 
     def status(self) -> dict[NodeId, dict[str, Any]]:
         """What each node says of itself; ``{"error": reason}`` for one that does not answer."""
-        return self._run(operations.status(self._core))
+        return self._run(operations.status(self.core))
 
     def transfer(self, node_id: str) -> None:
         """Hand leadership to a node.
@@ -394,7 +389,7 @@ class Client:
         Raises:
             Unavailable: it was given up; the former leader leads on.
         """
-        self._run(operations.transfer(self._core, node_id))
+        self._run(operations.transfer(self.core, node_id))
 
 
 def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
 from dledger.batch.sizes import coalesce, split_batch
 from dledger.client.results import Appended
@@ -151,8 +150,3 @@ def _cut(partition: int, group: _Group, max_body: int) -> list[Batch]:
             left -= share
         found.append(Batch(partition, piece, shares))
     return found
-
-
-def is_plain(values: Values, keys: Values | None, headers: Headers | None, timestamps: Times | None) -> bool:
-    """Whether this is one record of bytes with no more than a key."""
-    return type(values) is bytes and (keys is None or type(keys) is bytes) and headers is None and timestamps is None

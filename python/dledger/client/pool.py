@@ -22,6 +22,6 @@ def shared_client(bootstrap_servers: str, **settings: Any) -> Client:
     key = (bootstrap_servers, *sorted(settings.items()))
     with _lock:
         client = _clients.get(key)
-        if client is None or client.lost:
+        if client is None or client.core.lost:
             client = _clients[key] = Client(bootstrap_servers, **settings)
         return client

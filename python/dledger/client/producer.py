@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
@@ -13,24 +13,17 @@ from typing import Self
 import pyarrow as pa
 
 from dledger.batch.build import Headers, Times, Values
-from dledger.batch.records import encode_batch, make_records
-from dledger.batch.sizes import OVERHEAD, split_batch
-from dledger.client.appending import place_values
 from dledger.client.background import Background, background
 from dledger.client.channel import Channel
-from dledger.client.core import Core, now_ms, now_us
-from dledger.client.grouping import Batch, Grouper, Pending, is_plain
+from dledger.client.core import Core
+from dledger.client.intake import Intake
 from dledger.client.operations import init_producer
 from dledger.client.pipeline import Pipeline
 from dledger.client.results import Appended
 from dledger.client.session import Session
 from dledger.client.window import Done, Item, Window
-from dledger.config import MIB
-from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
+from dledger.errors import ConfigError, DLedgerError
 from dledger.messages.client import TopicInfo
-
-MAX_IN_FLIGHT = 2000
-"""A node remembers the results of a producer's last 2048 batches of each partition; a repeat must be among them."""
 
 
 class Flow:
@@ -130,18 +123,10 @@ class Producer:
     def __init__(
         self, core: Core, channel: Channel, info: TopicInfo, partition: int | None, name: str, session: Session
     ) -> None:
-        config = core.config
-        if not config.idempotent:
-            raise ConfigError("a producer needs idempotent=True: what is in flight could not be repeated in order")
-        if not 0 < config.max_in_flight <= MAX_IN_FLIGHT:
-            raise ConfigError(f"max_in_flight {config.max_in_flight}: 1 to {MAX_IN_FLIGHT}")
         self.name = name
-        self._core = core
-        self._info = info
-        self._partition = partition
-        self._grouper = Grouper(min(config.batch_bytes, self._max_body))
+        self._linger_s = core.config.linger_ms / 1000
+        self._intake = Intake(core, info, partition)
         self._lock = threading.RLock()
-        self._turn = 0
         self._lingering = False
         self._closed = False
 
@@ -151,10 +136,6 @@ class Producer:
             return Pipeline(core, channel, window, lambda: channel.run(init_producer(name)))
 
         self._flow = Flow(core, make)
-
-    @property
-    def _max_body(self) -> int:
-        return self._core.routes.max_body_bytes or 8 * MIB
 
     def append(
         self,
@@ -170,20 +151,11 @@ class Producer:
         Raises:
             RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the future.
         """
-        plain = is_plain(values, keys, headers, timestamps)
-        records = None if plain else make_records(values, keys=keys, headers=headers, timestamps=timestamps)
         future = _future()
         with self._lock:
-            at = self._place(partition, keys)
-            if records is None:
-                self._check(len(values) + len(keys or b""))
-                full = self._grouper.add_value(Pending(future, self._info.name, at, 1), values, keys)  # type: ignore[arg-type]
-            else:
-                full = self._add(future, at, records)
-            if full:
-                self._send(self._grouper.take((at,), self._max_body))
-                self._turn += 1
-            elif not self._lingering:
+            self._check()
+            self._send(self._intake.add(future, values, keys, partition, headers, timestamps))
+            if not self._lingering and not self._intake.empty:
                 self._lingering = True
                 self._flow.background.loop.call_soon_threadsafe(self._linger)
         return future
@@ -192,32 +164,20 @@ class Producer:
         """Append a batch of record columns now, behind what was appended before it; see `append`."""
         future = _future()
         with self._lock:
-            at = self._place(partition, None)
-            self._add(future, at, batch)
-            self._send(self._grouper.take((at,), self._max_body))
-            self._turn += 1
+            self._check()
+            self._send(self._intake.add_batch(future, partition, batch))
         return future
 
-    def _place(self, partition: int | None, keys: Values | None) -> int:
+    def _check(self) -> None:
         if self._closed:
             raise ConfigError("the producer is closed; open another one")
-        wanted = self._partition if partition is None else partition
-        return place_values(self._info, wanted, keys, self._turn)
 
-    def _add(self, future: Future[Appended], at: int, records: pa.RecordBatch) -> bool:
-        if not records.num_rows:
-            raise ConfigError("a batch has at least one record")
-        if records.nbytes > self._max_body - OVERHEAD:
-            split_batch(records, self._max_body)  # finds a record that is too large before anything is taken
-        return self._grouper.add_batch(Pending(future, self._info.name, at, records.num_rows), records)
-
-    def _check(self, size: int) -> None:
-        limit = self._max_body - OVERHEAD
-        if size > limit:
-            raise RecordTooLarge(f"append to {self._info.name!r}: a record of {size} bytes is over the limit {limit}")
+    def _send(self, items: Iterator[Item]) -> None:
+        for item in items:
+            self._flow.push(item)
 
     def _linger(self) -> None:
-        self._flow.background.loop.call_later(self._core.config.linger_ms / 1000, self._lingered)
+        self._flow.background.loop.call_later(self._linger_s, self._lingered)
 
     def _lingered(self) -> None:
         if not self._lock.acquire(blocking=False):  # its holder may wait for room, which this thread makes
@@ -225,32 +185,24 @@ class Producer:
             return
         try:
             self._lingering = False
-            self._send(self._grouper.take(None, self._max_body))
-            self._turn += 1
+            self._send(self._intake.take())
         finally:
             self._lock.release()
-
-    def _send(self, batches: list[Batch]) -> None:
-        for batch in batches:
-            try:
-                item = make_item(self._core, self._info, batch.partition, batch.records, batch.answered)
-            except DLedgerError as error:
-                batch.answered(error)
-            else:
-                self._flow.push(item)
 
     def flush(self) -> None:
         """Send what waits, and return when everything is answered. Failures are in the futures."""
         with self._lock:
-            self._send(self._grouper.take(None, self._max_body))
+            self._send(self._intake.take())
         self._flow.wait_empty()
 
     def close(self) -> None:
         """Flush, then end. Appending afterwards is an error."""
-        if not self._closed:
-            self.flush()
+        with self._lock:
+            if self._closed:
+                return
             self._closed = True
-            self._flow.close()
+        self.flush()
+        self._flow.close()
 
     def __enter__(self) -> Self:
         return self
@@ -265,14 +217,3 @@ def _future() -> Future[Appended]:
     future: Future[Appended] = Future()
     future.set_running_or_notify_cancel()  # it cannot be cancelled: the records may be on their way
     return future
-
-
-def make_item(
-    core: Core, info: TopicInfo, partition: int, records: pa.RecordBatch, done: Done, staged: bool = False
-) -> Item:
-    """A batch as it goes out, still without its number."""
-    header, payload = encode_batch(
-        records, topic_id=info.topic_id, partition=partition, staged=staged, codec=core.codec, now_us=now_us()
-    )
-    deadline_ms = now_ms() + core.config.request_timeout_ms
-    return Item(info.topic_id, partition, header, payload, deadline_ms, done)

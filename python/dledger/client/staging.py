@@ -14,12 +14,12 @@ from dledger.batch.sizes import split_batch
 from dledger.client.appending import partitions_of, place
 from dledger.client.channel import Channel
 from dledger.client.core import Core
+from dledger.client.intake import make_item, max_body
 from dledger.client.pipeline import Pipeline
-from dledger.client.producer import Flow, make_item
+from dledger.client.producer import Flow
 from dledger.client.results import Committed
 from dledger.client.session import Session
 from dledger.client.window import Window
-from dledger.config import MIB
 from dledger.errors import DLedgerError, TransactionError
 from dledger.messages.command import StageSum
 
@@ -68,7 +68,7 @@ class Stage:
             if isinstance(result, DLedgerError):
                 failures.append(result)
 
-        for piece in split_batch(batch, self._core.routes.max_body_bytes or 8 * MIB):
+        for piece in split_batch(batch, max_body(self._core)):
             item = make_item(self._core, info, partition, piece, answered, staged=True)
             with self._lock:
                 self._check()

@@ -1,0 +1,303 @@
+"""The asyncio client: the names of `dledger.client.Client`, with await."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from dledger.batch.build import Headers, Times, Values
+from dledger.batch.records import make_records
+from dledger.client import operations
+from dledger.client.appending import append
+from dledger.client.aproducer import AsyncProducer, AsyncStage, AsyncTransaction
+from dledger.client.channel import Channel
+from dledger.client.core import ATTEMPT_MS, Core
+from dledger.client.fetching import WAIT_MS, Fetcher
+from dledger.client.reading import (
+    Replicas,
+    check_partition,
+    find_nodes,
+    out_of_range,
+    preferred_address,
+    records,
+    take,
+)
+from dledger.client.results import Appended, Committed, GroupOffsets, Range
+from dledger.client.session import Session
+from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.messages.client import FetchedBatch, FetchResponse, OffsetKind, OffsetsResponse, TopicInfo
+from dledger.messages.command import StageSum
+from dledger.net.blocking import Lost
+from dledger.types import NodeId
+
+
+class _Holder:
+    """A producer session; one append at a time has it."""
+
+    session: Session | None = None
+
+
+class AsyncClient:
+    """As `dledger.client.Client`, for one event loop; every call is awaited and reads are asynchronous iterators.
+
+    Args, Raises: see `Client`.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, group: str = "", **settings: Any) -> None:
+        self.core = Core.make(bootstrap_servers, group, settings)
+        self._channel = Channel(self.core)
+        self._run = self._channel.run
+        self._holders: list[_Holder] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections. A later call opens new ones."""
+        await self._channel.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.core.bootstrap_servers
+
+    # topics
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, *, if_absent: bool = False, **topic_settings: Any
+    ) -> TopicInfo:
+        """See `Client.create_topic`."""
+        return await self._run(operations.create_topic(self.core, name, partitions, if_absent, topic_settings))
+
+    async def delete_topic(self, name: str) -> None:
+        """See `Client.delete_topic`."""
+        await self._run(operations.delete_topic(self.core, name))
+
+    async def topics(self) -> list[TopicInfo]:
+        """All topics, by name."""
+        return await self._run(operations.topics(self.core))
+
+    async def topic(self, name: str) -> TopicInfo:
+        """One topic as it is now."""
+        return await self._run(operations.topic(self.core, name))
+
+    async def known_topic(self, name: str) -> TopicInfo:
+        """One topic as last seen by this client."""
+        return await self._run(operations.known_topic(self.core, name))
+
+    # writing
+
+    async def append(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> Appended:
+        """See `Client.append`. Appends that overlap are in no order; for that, use `producer`."""
+        batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+        return await self.append_batch(topic, partition, batch)
+
+    async def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
+        """See `Client.append_batch`."""
+        holder = self._holders.pop() if self._holders else _Holder()
+        try:
+            return await self._run(append(self.core, holder, topic, partition, batch))
+        except asyncio.CancelledError:
+            holder.session = None  # its number may be taken or not
+            raise
+        finally:
+            self._holders.append(holder)
+
+    async def producer(self, topic: str, *, partition: int | None = None, name: str | None = None) -> AsyncProducer:
+        """See `Client.producer`."""
+        info = await self.topic(topic)
+        name = name or uuid.uuid4().hex
+        session = await self._run(operations.init_producer(name))
+        return AsyncProducer(self.core, self._channel, info, partition, name, session)
+
+    async def transaction(
+        self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
+    ) -> AsyncTransaction:
+        """See `Client.transaction`: ``async with await client.transaction(...) as transaction``."""
+        stage = await self.stage(writer_id, sequence, label, timeout_ms)
+        return AsyncTransaction(self, self.core, stage, writer_id, sequence)
+
+    async def stage(
+        self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000
+    ) -> AsyncStage | Committed:
+        """See `Client.stage`."""
+        opened = await self._run(operations.open_stage(writer_id, sequence, label, timeout_ms))
+        if isinstance(opened, Committed):
+            return opened
+        return AsyncStage(self, self.core, self._channel, opened, f"stage {opened} of ({writer_id!r}, {sequence})")
+
+    async def commit_transaction(self, writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Committed:
+        """See `Client.commit_transaction`."""
+        return await self._run(operations.commit_transaction(writer_id, sequence, stages))
+
+    async def abort_transaction(self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()) -> None:
+        """See `Client.abort_transaction`."""
+        await self._run(operations.abort_transaction(writer_id, sequence, stage_ids))
+
+    # reading
+
+    async def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        *,
+        follow: bool = False,
+        max_bytes: int = 4 << 20,
+        replica: str | None = None,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """See `Client.read`."""
+        info = await self._run(operations.topic(self.core, topic))
+        last = end
+        if not (follow and end is None and start >= 0):
+            last = await self._check_range(topic, partition, start, end)
+        fetched = self._fetch(info.topic_id, topic, partition, start, last, max_bytes, replica, follow)
+        async for batch, body in fetched:
+            yield records(batch, body, start, last)
+
+    async def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
+        ends = await self._run(operations.topic_offsets(self.core, topic, OffsetKind.END))
+        check_partition(topic, partition, ends)
+        last = ends[partition] if end is None else end
+        if not 0 <= start <= ends[partition] or last > ends[partition]:
+            begins = await self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN))
+            raise out_of_range(topic, partition, start, end, begins[partition], ends[partition])
+        return last
+
+    async def fetch_bodies(
+        self,
+        topic: str | int | TopicInfo,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        max_bytes: int = 4 << 20,
+        replica: str | None = None,
+    ) -> AsyncIterator[tuple[FetchedBatch, memoryview]]:
+        """See `Client.fetch_bodies`."""
+        if isinstance(topic, str):
+            topic = await self._run(operations.known_topic(self.core, topic))
+        name, topic_id = (topic.name, topic.topic_id) if isinstance(topic, TopicInfo) else (f"#{topic}", topic)
+        async for found in self._fetch(topic_id, name, partition, start, end, max_bytes, replica, False):
+            yield found
+
+    async def _fetch(
+        self, topic_id: int, name: str, partition: int, start: int, end: int | None, max_bytes: int,
+        replica: str | None, follow: bool,
+    ) -> AsyncIterator[tuple[FetchedBatch, memoryview]]:  # fmt: skip
+        fetcher = Fetcher(topic_id, partition, start, end, max_bytes, f"read {name!r} partition {partition}")
+        if fetcher.done:
+            return
+        if not self.core.routes.peers:
+            self.core.routes.learned((await self._channel.ask(find_nodes(self.core)))[0])
+        replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
+        patience_s = self.core.config.request_timeout_ms / 1000
+        deadline = time.monotonic() + patience_s
+        while not fetcher.done:
+            try:
+                batches = await self._fetch_some(fetcher, replicas.address)
+            except DLedgerError as error:
+                pause = replicas.failed()
+                if time.monotonic() + pause > deadline:
+                    raise
+                if not getattr(error, "elsewhere", isinstance(error, Unavailable)):
+                    raise
+                await asyncio.sleep(pause)
+                continue
+            replicas.worked()
+            for found in batches:
+                yield found
+            deadline = time.monotonic() + patience_s
+
+    async def _fetch_some(self, fetcher: Fetcher, address: str) -> list[tuple[FetchedBatch, memoryview]]:
+        rpc = await self._channel.rpc(address)
+        try:
+            answer, payload = await rpc.ask(fetcher.request(), (), (ATTEMPT_MS + WAIT_MS) / 1000)
+        except Lost as error:
+            raise Unavailable(f"{address}: {error}") from None
+        if not isinstance(answer, FetchResponse):
+            raise ProtocolError(f"{type(answer).__name__} where FetchResponse belongs")
+        return take(fetcher, answer, payload)
+
+    async def begin_offsets(self, topic: str, *, stale: bool = False) -> dict[int, int]:
+        """See `Client.begin_offsets`."""
+        return await self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN, stale=stale))
+
+    async def end_offsets(
+        self, topic: str, *, stale: bool = False, newer_than: Mapping[int, int] | None = None, wait_ms: int = 0
+    ) -> dict[int, int]:
+        """See `Client.end_offsets`."""
+        wanted = None if newer_than is None else {topic: newer_than}
+        more = {"stale": stale, "newer_than": wanted, "wait_ms": wait_ms}
+        return await self._run(operations.topic_offsets(self.core, topic, OffsetKind.END, **more))
+
+    async def offsets_for_times(self, topic: str, timestamp_us: int, *, stale: bool = False) -> dict[int, int]:
+        """See `Client.offsets_for_times`."""
+        more = {"timestamp_us": timestamp_us, "stale": stale}
+        return await self._run(operations.topic_offsets(self.core, topic, OffsetKind.TIME, **more))
+
+    async def offsets(
+        self,
+        topics: Sequence[str],
+        kind: OffsetKind = OffsetKind.END,
+        *,
+        timestamp_us: int = 0,
+        stale: bool = False,
+        newer_than: Mapping[str, Mapping[int, int]] | None = None,
+        wait_ms: int = 0,
+    ) -> OffsetsResponse:
+        """See `Client.offsets`."""
+        return await self._run(
+            operations.offsets(
+                self.core, topics, kind,
+                timestamp_us=timestamp_us, stale=stale, newer_than=newer_than, wait_ms=wait_ms,
+            )
+        )  # fmt: skip
+
+    async def split(
+        self, topic: str, partition: int, start: int, end: int, target_bytes: int, *, max_pieces: int = 10_000
+    ) -> list[Range]:
+        """See `Client.split`."""
+        return await self._run(operations.split(self.core, topic, partition, start, end, target_bytes, max_pieces))
+
+    # consumer groups, nodes
+
+    async def commit_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """See `Client.commit_offsets`."""
+        await self._run(operations.commit_offsets(group, offsets))
+
+    async def group(self, name: str) -> GroupOffsets:
+        """See `Client.group`."""
+        return await self._run(operations.group(name))
+
+    async def groups(self) -> list[str]:
+        """Names of all consumer groups."""
+        return await self._run(operations.groups())
+
+    async def status(self) -> dict[NodeId, dict[str, Any]]:
+        """See `Client.status`."""
+        return await self._run(operations.status(self.core))
+
+    async def transfer(self, node_id: str) -> None:
+        """See `Client.transfer`."""
+        await self._run(operations.transfer(self.core, node_id))

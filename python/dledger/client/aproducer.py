@@ -1,0 +1,286 @@
+"""Pipelined appends, stages and transactions under asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from dledger.batch.build import Headers, Times, Values
+from dledger.batch.records import make_records
+from dledger.batch.sizes import split_batch
+from dledger.client.appending import partitions_of, place
+from dledger.client.channel import Channel
+from dledger.client.core import Core
+from dledger.client.intake import Intake, make_item, max_body
+from dledger.client.operations import init_producer
+from dledger.client.pipeline import Pipeline
+from dledger.client.results import Appended, Committed
+from dledger.client.session import Session
+from dledger.client.window import Done, Item, Window
+from dledger.errors import ConfigError, DLedgerError, TransactionError
+from dledger.messages.client import TopicInfo
+from dledger.messages.command import StageSum
+
+if TYPE_CHECKING:
+    from dledger.client.aclient import AsyncClient
+
+
+class AsyncFlow:
+    """Items into a pipeline, no more than fit at a time."""
+
+    def __init__(self, core: Core, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self._config = core.config
+        self._count = 0
+        self._bytes = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def push(self, item: Item) -> None:
+        """Send, whether there is room or not."""
+        size = len(item.header) + len(item.payload)
+        self._count += 1
+        self._bytes += size
+        item.done = self._freeing(size, item.done)
+        self.pipeline.push(item)
+
+    def _freeing(self, size: int, done: Done) -> Done:
+        def answered(result: int | DLedgerError) -> None:
+            done(result)
+            self._count -= 1
+            self._bytes -= size
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+        return answered
+
+    async def room(self) -> None:
+        """Wait until less than the limits is in flight."""
+        config = self._config
+        await self._wait(lambda: self._count < config.max_in_flight and self._bytes < config.max_in_flight_bytes)
+
+    async def empty(self) -> None:
+        """Wait until everything is answered."""
+        await self._wait(lambda: not self._count)
+
+    async def _wait(self, wanted: Callable[[], bool]) -> None:
+        while not wanted():
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            await future
+
+    async def close(self) -> None:
+        await self.empty()
+        await self.pipeline.close()
+
+
+class AsyncProducer:
+    """`dledger.client.Producer` under asyncio: ``await append(...)`` waits for room and gives a future."""
+
+    def __init__(
+        self, core: Core, channel: Channel, info: TopicInfo, partition: int | None, name: str, session: Session
+    ) -> None:
+        self.name = name
+        self._linger_s = core.config.linger_ms / 1000
+        self._intake = Intake(core, info, partition)
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        window = Window(f"append to {info.name!r}")
+        window.opened(session)
+        pipeline = Pipeline(core, channel, window, lambda: channel.run(init_producer(name)))
+        self._flow = AsyncFlow(core, pipeline)
+
+    async def append(
+        self,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> asyncio.Future[Appended]:
+        """Append records, as `AsyncClient.append`; the future has their place when a quorum has them on disk.
+
+        Raises:
+            RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the future.
+        """
+        await self._ready()
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self._send(self._intake.add(future, values, keys, partition, headers, timestamps))
+        if self._timer is None and not self._intake.empty:
+            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._lingered)
+        return future
+
+    async def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> asyncio.Future[Appended]:
+        """Append a batch of record columns now, behind what was appended before it; see `append`."""
+        await self._ready()
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self._send(self._intake.add_batch(future, partition, batch))
+        return future
+
+    async def _ready(self) -> None:
+        if self._closed:
+            raise ConfigError("the producer is closed; open another one")
+        await self._flow.room()
+
+    def _send(self, items: Iterator[Item]) -> None:
+        for item in items:
+            self._flow.push(item)
+
+    def _lingered(self) -> None:
+        self._timer = None
+        self._send(self._intake.take())
+
+    async def flush(self) -> None:
+        """Send what waits, and return when everything is answered. Failures are in the futures."""
+        self._send(self._intake.take())
+        await self._flow.empty()
+
+    async def close(self) -> None:
+        """Flush, then end. Appending afterwards is an error."""
+        if not self._closed:
+            self._closed = True
+            await self.flush()
+            await self._flow.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncStage:
+    """`dledger.client.Stage` under asyncio."""
+
+    def __init__(self, client: AsyncClient, core: Core, channel: Channel, stage_id: int, what: str) -> None:
+        self.stage_id = stage_id
+        self._client = client
+        self._core = core
+        self._what = what
+        self._batches = 0
+        self._records = 0
+        self._failures: list[DLedgerError] = []
+        self._sum: StageSum | None = None
+
+        async def no_session() -> Session:
+            raise TransactionError(f"{what}: the stage is gone")
+
+        self._flow = AsyncFlow(core, Pipeline(core, channel, Window(what, Session(stage_id, 0)), no_session))
+
+    async def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
+        """Stage a batch of record columns; see `Stage.append_batch`."""
+        info = await self._client.known_topic(topic)
+        place(self._core, info, partition, batch)
+        for piece in split_batch(batch, max_body(self._core)):
+            await self._flow.room()
+            self._check()
+            self._flow.push(make_item(self._core, info, partition, piece, self._answered, staged=True))
+            self._batches += 1
+            self._records += piece.num_rows
+
+    def _answered(self, result: int | DLedgerError) -> None:
+        if isinstance(result, DLedgerError):
+            self._failures.append(result)
+
+    def _check(self) -> None:
+        if self._sum is not None:
+            raise TransactionError(f"{self._what}: the stage is closed")
+        if self._failures:
+            self.cancel()
+            raise self._failures[0]
+
+    async def close(self) -> StageSum:
+        """Wait until everything is staged; see `Stage.close`."""
+        if self._sum is None:
+            await self._flow.empty()
+            self._check()
+            await self._flow.close()
+            self._sum = StageSum(stage_id=self.stage_id, batches=self._batches, records=self._records)
+        return self._sum
+
+    def cancel(self) -> None:
+        """Stop sending; see `Stage.cancel`."""
+        self._flow.pipeline.cancel()
+
+
+class AsyncTransaction:
+    """`dledger.client.Transaction` under asyncio."""
+
+    def __init__(
+        self, client: AsyncClient, core: Core, stage: AsyncStage | Committed, writer_id: str, sequence: int
+    ) -> None:
+        self._client = client
+        self._core = core
+        self._stage = stage
+        self._writer_id = writer_id
+        self._sequence = sequence
+        self._result: Committed | None = stage if isinstance(stage, Committed) else None
+        self._over = False
+
+    async def append(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> None:
+        """Stage records; see `Transaction.append`."""
+        batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+        await self.append_batch(topic, partition, batch)
+
+    async def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
+        """Stage a batch of record columns; see `Transaction.append_batch`."""
+        if self._over:
+            raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
+        if isinstance(self._stage, Committed):
+            return
+        info = await self._client.known_topic(topic)
+        spread = partitions_of(batch, info.partitions) if partition is None and info.partitions > 1 else None
+        if spread is None:
+            await self._stage.append_batch(topic, place(self._core, info, partition, batch), batch)
+            return
+        for at, rows in sorted(spread.items()):
+            await self._stage.append_batch(topic, at, batch.take(rows))
+
+    async def commit(self) -> Committed:
+        """Give everything its offsets at once; see `Transaction.commit`."""
+        if self._result is None:
+            if self._over or isinstance(self._stage, Committed):
+                raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) was aborted")
+            total = await self._stage.close()
+            self._result = await self._client.commit_transaction(self._writer_id, self._sequence, (total,))
+        self._over = True
+        return self._result
+
+    async def abort(self) -> None:
+        """Drop what was staged."""
+        if self._over or isinstance(self._stage, Committed):
+            return
+        self._over = True
+        self._stage.cancel()
+        await self._client.abort_transaction(self._writer_id, self._sequence, (self._stage.stage_id,))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.commit()
+            return
+        try:
+            await self.abort()
+        except DLedgerError:
+            return  # it times out by itself; the error under way is the one to tell
