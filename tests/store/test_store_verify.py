@@ -53,8 +53,9 @@ def test_sound_store_has_no_problems(kit):
 
 @pytest.mark.parametrize(
     ("others", "mask", "step"),
-    [("sound", 0xFF, 1), ("sound", 0x01, 1), ("sound", 0x80, 1), ("index", 0xFF, 3), ("records", 1, 3), ("tables", 1, 5)],
-)
+    [("sound", 0xFF, 1), ("sound", 0x01, 1), ("sound", 0x80, 1), ("index", 0xFF, 3), ("records", 1, 3),
+     ("tables", 1, 5)],
+)  # fmt: skip
 def test_D3_any_changed_byte_of_a_data_file_is_reported_with_its_entry(kit, others, mask, step):
     """Header, body, padding and free space; also while other files are damaged."""
     disk, entries = full_store(kit)

@@ -28,7 +28,7 @@ from dledger.store.open_parts import Parts, StoreSettings, open_parts
 from dledger.store.reader import Reader, View
 from dledger.store.recovery import mark_of, no_commit_beyond, recover
 from dledger.store.repairs import write_repaired
-from dledger.store.retention import delete_expired, level_of
+from dledger.store.retention import drop_front, level_of, without_expired
 from dledger.store.rules import check_append, check_hard_state, check_truncate
 from dledger.store.segments import SegmentFiles
 from dledger.store.terms import Pairs, TermTable, find_terms
@@ -89,7 +89,7 @@ class FileStore:
         self._view = View(recovered.begin_index, recovered.begin_pos, recovered.begin_chain, recovered.end)
         self._commit = no_commit_beyond(Index(hint), recovered.end)
         self._marks = MarkBook(parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()))
-        self._reader = Reader(self._data, self._index, lambda: self._view)
+        self._reader = Reader(self._data, self._index, lambda: self._view, self._lock)
         self._terms = TermTable(find_terms(self.begin_index, self.end.position.index, self._term_of))
         self._state = replace(parts.record.hard_state, commit_hint=self._commit)
         self._check_term()
@@ -236,11 +236,11 @@ class FileStore:
             end = self._end_after(after)
             with self._fatal("truncate", self._data.path(end.end_pos)):
                 self._marks.lower_to(end)
+                self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)
                 self._data.drop_behind(end.end_pos)
                 self._data.cut(end.end_pos)
                 self._index.cut_behind(after)
             self._terms.truncate(after)
-            self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)
 
     def _end_after(self, after: Index) -> LogEnd:
         view = self._view
@@ -332,8 +332,11 @@ class FileStore:
     def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
         """See `LogStore.retain`."""
         with self._sync_lock, self._lock, self._fatal("delete expired files of", self._data.directory):
-            self._view = delete_expired(self._parts, self._marks, self._view, self.disk_level(), limit, now_ms, hour)
-            self._terms.drop_front(self._view.begin_index)
+            level = self.disk_level()
+            self._view = without_expired(self._parts, self._view, level, limit, now_ms, hour)
+            if self._view.begin_index > self._marks.mark.begin_index:
+                drop_front(self._parts, self._marks, self._view)
+                self._terms.drop_front(self._view.begin_index)
         return self._view.begin_index
 
     def disk_level(self) -> DiskLevel:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,12 +44,19 @@ class View:
 
 
 class Reader:
-    """Reads what the current View says is there. Thread-safe."""
+    """Reads what the current View says is there. Thread-safe.
 
-    def __init__(self, data: SegmentFiles, index: LogIndex, view: Callable[[], View]) -> None:
+    The writer changes the view before it takes anything away, so that a reader that met a change can tell.
+    """
+
+    def __init__(
+        self, data: SegmentFiles, index: LogIndex, view: Callable[[], View], writing: AbstractContextManager[object]
+    ) -> None:
         self._data = data
         self._index = index
         self._view = view
+        self._writing = writing
+        """The writer's lock: taken to mend the index."""
         self._damaged: set[int] = set()
         """Entries whose header is known to be damaged: no need to look for them elsewhere again."""
 
@@ -61,7 +70,7 @@ class Reader:
             view = self._view()
             try:
                 return self._read(view, begin, max_bytes, end)
-            except (CorruptEntry, FileNotFoundError) as error:
+            except (CorruptEntry, FileNotFoundError, struct.error) as error:
                 if self._unchanged(view, begin):
                     raise _gone(error, begin) from error
 
@@ -198,8 +207,11 @@ class Reader:
         unit = self._index.get(index)
         if unit is not None and (index in self._damaged or self._fits(unit, view)):
             return unit
-        start = self._file_of(index)
-        rebuild_index(self._data, self._index, start, view.end)
+        with self._writing:
+            if self._view().cuts != view.cuts:
+                raise CorruptEntry(f"entry {index}: cut while it was looked for")
+            start = self._file_of(index)
+            rebuild_index(self._data, self._index, start, view.end)
         unit = self._index.get(index)
         if unit is None:
             raise CorruptEntry(f"entry {index}: not found in {self._data.path(start)}, which is damaged there")

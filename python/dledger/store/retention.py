@@ -19,7 +19,8 @@ from dledger.types import Index
 
 @dataclass(frozen=True, slots=True)
 class FileAge:
-    """One data file with entries: the first entry behind it, and when it was last written (ms since 1970)."""
+    """One data file with entries: the first entry behind it, and when it was last written (ms since 1970), which is
+    when the next file's first entry came: no record in it is newer."""
 
     start: int
     next_index: Index
@@ -53,15 +54,12 @@ def expired(
     return victims
 
 
-def delete_expired(
-    parts: Parts, marks: MarkBook, view: View, level: DiskLevel, limit: Index, now_ms: int, hour: int | None
-) -> View:
-    """Delete the expired files of a store and of its index; the view of what is left."""
-    data, index = parts.data, parts.index.files
+def without_expired(parts: Parts, view: View, level: DiskLevel, limit: Index, now_ms: int, hour: int | None) -> View:
+    """The view of what will be left when the files that are expired now are gone."""
     if hour is None:
         hour = time.localtime(now_ms / 1000).tm_hour
     files: list[FileAge] = []
-    for start in data.starts:
+    for start in parts.data.starts:
         age = _age(parts, view, start)
         if age is None:
             break
@@ -69,12 +67,15 @@ def delete_expired(
     victims = expired(files, parts.settings, limit, now_ms, hour, level)
     if not victims:
         return view
-    begin_index, begin_pos = victims[-1].next_index, victims[-1].start + data.file_size
-    chain = _chain_at_end(parts, begin_index)
-    data.drop_front(begin_pos)
-    marks.move_begin(begin_index, begin_pos, chain)
-    index.drop_front(begin_index * UNIT_SIZE)
-    return replace(view, begin_index=begin_index, begin_pos=begin_pos, begin_chain=chain)
+    begin_index, begin_pos = victims[-1].next_index, victims[-1].start + parts.data.file_size
+    return replace(view, begin_index=begin_index, begin_pos=begin_pos, begin_chain=_chain_at_end(parts, begin_index))
+
+
+def drop_front(parts: Parts, marks: MarkBook, view: View) -> None:
+    """Delete the files of data and index in front of the view."""
+    parts.data.drop_front(view.begin_pos)
+    marks.move_begin(view.begin_index, view.begin_pos, view.begin_chain)
+    parts.index.files.drop_front(view.begin_index * UNIT_SIZE)
 
 
 def _age(parts: Parts, view: View, start: int) -> FileAge | None:

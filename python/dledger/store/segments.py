@@ -86,16 +86,17 @@ class SegmentFiles:
             path = self.directory / file_name(start)
             handle = self.disk.open_read_only(path) if self._read_only else self.disk.open(path)
             with self._lock:
-                if len(self._handles) >= MAX_HANDLES:
-                    self._handles.pop(next(iter(self._handles)))
+                if len(self._handles) >= MAX_HANDLES:  # not an unsynced one: only an open file hears of its errors
+                    self._handles.pop(next((s for s in self._handles if s not in self._dirty), -1), None)
                 self._handles[start] = handle
         return handle
 
     def has(self, offset: int) -> bool:
         """Whether the file that would hold ``offset`` is there."""
         start = offset - offset % self.file_size
-        at = bisect_right(self.starts, start)
-        return at > 0 and self.starts[at - 1] == start
+        starts = self.starts  # replaced as a whole by the writer
+        at = bisect_right(starts, start)
+        return at > 0 and starts[at - 1] == start
 
     @property
     def end(self) -> int:

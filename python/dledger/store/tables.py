@@ -47,6 +47,8 @@ class FileTable:
         """Number behind the last row in the file."""
         self._waiting = bytearray()
         self._dirty = False
+        self._lock = threading.RLock()
+        """A checkpoint may sync from another thread."""
         self.begin = first
 
     def _path(self, first: int) -> Path:
@@ -61,17 +63,20 @@ class FileTable:
         size, number = self.row_size, self.end
         if len(row) % size:
             raise ValueError(f"table {self._name}: {len(row)} bytes are no rows of {size}")
-        for at in range(0, len(row), size):
-            part = row[at : at + size]
-            self._waiting += part
-            self._waiting += crc32(part, number & 0xFFFFFFFF).to_bytes(CRC_BYTES, "big")
-            number += 1
-        if len(self._waiting) >= BUFFER_BYTES:
-            self.write()
+        with self._lock:
+            for at in range(0, len(row), size):
+                part = row[at : at + size]
+                self._waiting += part
+                self._waiting += crc32(part, number & 0xFFFFFFFF).to_bytes(CRC_BYTES, "big")
+                number += 1
+            if len(self._waiting) >= BUFFER_BYTES:
+                self.write()
 
     def write(self) -> None:
         """Hand the waiting rows to the file."""
-        if self._waiting:
+        with self._lock:
+            if not self._waiting:
+                return
             offset = HEADER_BYTES + (self._written - self._first) * self._step
             with fatal("write rows to", self._path(self._first)):
                 self._file.pwritev([bytes(self._waiting)], offset)
@@ -81,19 +86,17 @@ class FileTable:
 
     def take_dirty(self) -> DiskFile | None:
         """Write the waiting rows; the file when it needs a sync, which the caller now owes it."""
-        self.write()
-        if not self._dirty:
-            return None
-        self._dirty = False
-        return self._file
+        with self._lock:
+            self.write()
+            dirty, self._dirty = self._dirty, False
+            return self._file if dirty else None
 
     def sync(self) -> None:
         """Make all rows durable."""
-        self.write()
-        if self._dirty:
-            with fatal("sync", self._path(self._first)):
-                self._file.fdatasync()
-            self._dirty = False
+        file = self.take_dirty()
+        if file is not None:
+            with fatal("sync", file.path):
+                file.fdatasync()
 
     def read(self, start: int, stop: int) -> Buffer:
         """The rows [start, stop), back to back, verified."""
@@ -134,6 +137,10 @@ class FileTable:
 
     def truncate(self, end: int) -> None:
         """Take away the rows from ``end`` on."""
+        with self._lock:
+            self._truncate(end)
+
+    def _truncate(self, end: int) -> None:
         if end > self.end:
             raise CorruptStore(f"table {self._name} has {self.end} rows, fewer than the {end} it should keep")
         if end < self._first:
@@ -150,12 +157,12 @@ class FileTable:
 
     def drop_front(self, begin: int) -> None:
         """Rows below ``begin`` may go; they do once they are half of the file."""
-        if begin > self.begin:
-            self.begin = min(begin, self.end)
-        dead, live = self.begin - self._first, self.end - self.begin
-        if dead >= CHUNK_ROWS and dead >= live:
-            self.write()
-            self._replace(self.begin, self._written)
+        with self._lock:
+            self.begin = max(self.begin, min(begin, self.end))
+            dead, live = self.begin - self._first, self.end - self.begin
+            if dead >= CHUNK_ROWS and dead >= live:
+                self.write()
+                self._replace(self.begin, self._written)
 
     def _replace(self, first: int, end: int) -> None:
         """A new file with the rows [first, end) of this one takes its place; durable on return."""
@@ -271,7 +278,7 @@ class TableFiles:
     def write(self) -> list[DiskFile]:
         """Hand all waiting rows to the files, and return those that have to be synced to make them durable.
 
-        For an owner that syncs on another thread than the one that appends. Raises OSError.
+        For an owner that syncs on another thread than the one that appends. Raises StorageError.
         """
         with self._lock:
             tables = list(self._tables.values())

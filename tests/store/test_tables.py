@@ -1,0 +1,203 @@
+"""Tables in files are what tables in memory are, and outlive crashes up to the last sync."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from dledger.catalog.table import MemoryTables
+from dledger.errors import CorruptStore, StorageError
+from dledger.store.memory_disk import MemoryDisk, ProcessKilled
+from dledger.store.tables import CHUNK_ROWS, TableFiles
+
+ROOT = Path("/disk/n0/tables")
+
+
+def row(number: int) -> bytes:
+    return number.to_bytes(8, "big") + bytes([number % 251]) * 4
+
+
+@pytest.fixture(params=["memory", "files"])
+def tables(request, disk):
+    return MemoryTables() if request.param == "memory" else TableFiles(ROOT, disk)
+
+
+def test_rows_are_read_back_by_number(tables):
+    table = tables.open("topic-1", 12)
+    assert (table.begin, table.end) == (0, 0)
+    for number in range(10):
+        table.append(row(number))
+    table.append(row(10) + row(11))
+    assert table.end == 12
+    assert bytes(table.read(3, 5)) == row(3) + row(4)
+    assert bytes(table.read(0, 12)) == b"".join(map(row, range(12)))
+    assert bytes(table.read(4, 4)) == b""
+    for start, stop in [(0, 13), (12, 13), (-1, 2)]:
+        with pytest.raises(CorruptStore):
+            table.read(start, stop)
+
+
+def test_open_gives_the_same_table_and_refuses_another_row_size(tables):
+    tables.open("a", 12).append(row(1))
+    assert tables.open("a", 12).end == 1
+    with pytest.raises(CorruptStore, match="rows of 12 bytes, not 16"):
+        tables.open("a", 16)
+    tables.open("a-b", 4)
+    assert tables.names() == ["a", "a-b"]
+    tables.remove("a")
+    tables.remove("never-there")
+    assert tables.names() == ["a-b"]
+    assert tables.open("a", 16).end == 0
+
+
+def test_truncate_and_drop_front_keep_the_numbers(tables):
+    table = tables.open("t", 12)
+    for number in range(20):
+        table.append(row(number))
+    table.truncate(15)
+    table.drop_front(5)
+    assert table.end == 15
+    assert bytes(table.read(5, 15)) == b"".join(map(row, range(5, 15)))
+    table.append(row(100))
+    assert bytes(table.read(15, 16)) == row(100)
+    with pytest.raises(CorruptStore, match="fewer"):
+        table.truncate(17)
+    table.truncate(2)
+    assert table.end == 2
+    table.append(row(2))
+    assert bytes(table.read(2, 3)) == row(2)
+
+
+def test_any_steps_give_what_tables_in_memory_give(disk):
+    """Random appends, cuts, drops, syncs and restarts, against the model."""
+    dice = random.Random(7)
+    files, model = TableFiles(ROOT, disk), MemoryTables()
+    for _ in range(400):
+        ours, theirs = files.open("t", 12), model.open("t", 12)
+        what = dice.randrange(6)
+        if what <= 1:
+            count = dice.choice([1, 3, CHUNK_ROWS])
+            rows = b"".join(row(theirs.end + n) for n in range(count))
+            ours.append(rows)
+            theirs.append(rows)
+        elif what == 2:
+            end = dice.randrange(max(theirs.begin - 50, 0), theirs.end + 1)
+            ours.truncate(end)
+            theirs.truncate(end)
+        elif what == 3:
+            begin = dice.randrange(theirs.begin, theirs.end + 1)
+            ours.drop_front(begin)
+            theirs.drop_front(begin)
+        elif what == 4:
+            files.sync()
+            files.close()
+            files = TableFiles(ROOT, disk)
+            ours = files.open("t", 12)
+        assert ours.end == theirs.end
+        assert ours.begin <= theirs.begin
+        low = dice.randrange(theirs.begin, theirs.end + 1)
+        high = min(theirs.end, low + 50)
+        assert bytes(ours.read(low, high)) == bytes(theirs.read(low, high))
+
+
+def test_dropped_rows_give_their_space_back(disk):
+    table = TableFiles(ROOT, disk).open("t", 12)
+    for number in range(4 * CHUNK_ROWS):
+        table.append(row(number))
+    table.drop_front(3 * CHUNK_ROWS)
+    (name,) = disk.listdir(ROOT)
+    assert name == f"t.{3 * CHUNK_ROWS:020d}"
+    assert len(disk.content(ROOT / name)) < 2 * CHUNK_ROWS * 16
+    assert TableFiles(ROOT, disk).open("t", 12).begin == 3 * CHUNK_ROWS
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_crash_at_every_operation_keeps_what_was_synced(power):
+    def live(disk: MemoryDisk) -> int:
+        synced = 0
+        try:
+            files = TableFiles(ROOT, disk)
+            table = files.open("t", 12)
+            for step in range(4):
+                for _ in range(CHUNK_ROWS // 2):
+                    table.append(row(table.end))
+                files.sync()
+                synced = table.end
+                if step == 3:
+                    table.drop_front(CHUNK_ROWS + 5)
+            table.append(row(table.end))
+            files.sync()
+            synced = table.end
+        except ProcessKilled:
+            pass
+        return synced
+
+    whole = MemoryDisk()
+    live(whole)
+    for at in range(whole.operations):
+        disk = MemoryDisk()
+        disk.kill_at = at
+        synced = live(disk)
+        disk.reboot(power, random.Random(at).randrange if power else None)
+        table = TableFiles(ROOT, disk).open("t", 12)
+        assert table.end >= synced
+        table.truncate(synced)
+        begin = min(synced, CHUNK_ROWS + 5)
+        assert bytes(table.read(begin, synced)) == b"".join(map(row, range(begin, synced)))
+        table.append(row(synced))
+        assert bytes(table.read(synced, synced + 1)) == row(synced)
+
+
+def test_write_gives_the_files_that_a_sync_makes_durable(disk):
+    """For an owner that syncs on another thread."""
+    files = TableFiles(ROOT, disk)
+    files.open("a", 12).append(row(0))
+    files.open("b", 12)
+    (file,) = files.write()
+    assert file.path.name.startswith("a.")
+    assert files.write() == []
+    file.fdatasync()
+    disk.reboot(power=True)
+    assert TableFiles(ROOT, disk).open("a", 12).end == 1
+
+
+def test_any_damaged_row_is_refused_and_named(disk):
+    files = TableFiles(ROOT, disk)
+    table = files.open("t", 12)
+    for number in range(3):
+        table.append(row(number))
+    files.sync()
+    path = ROOT / disk.listdir(ROOT)[0]
+    for offset in range(64, 64 + 3 * 16):
+        disk.flip(path, offset)
+        number = (offset - 64) // 16
+        with pytest.raises(CorruptStore, match=f"row {number} of"):
+            table.read(number, number + 1)
+        disk.flip(path, offset)
+    content = disk.content(path)
+    content[64:80], content[80:96] = content[80:96], content[64:80]
+    with pytest.raises(CorruptStore, match="row 0"):
+        table.read(0, 1)
+
+
+def test_damaged_table_header_is_refused(disk):
+    files = TableFiles(ROOT, disk)
+    files.open("t", 12)
+    for offset in range(64):
+        disk.flip(ROOT / disk.listdir(ROOT)[0], offset)
+        with pytest.raises(CorruptStore, match="header is damaged"):
+            TableFiles(ROOT, disk).open("t", 12)
+        disk.flip(ROOT / disk.listdir(ROOT)[0], offset)
+    assert TableFiles(ROOT, disk).open("t", 12).end == 0
+
+
+@pytest.mark.parametrize("operation", ["pwritev", "fdatasync"])
+def test_D2_failing_disk_is_a_storage_error(disk, operation):
+    files = TableFiles(ROOT, disk)
+    table = files.open("t", 12)
+    table.append(row(0))
+    disk.fail(operation)
+    with pytest.raises(StorageError, match="this node stops"):
+        files.sync()
