@@ -144,11 +144,12 @@ def only(ready: Ready, kind: type[M], to: NodeId | None = None) -> M:
 
 def asked(node: RaftNode) -> tuple[Ready, list[VoteRequest], int]:
     """Let time pass until the node asks for votes; the effects, the questions, and the time."""
-    while True:
+    for _ in range(100):
         now_ms = node.deadline_ms()
         ready = node.tick(now_ms)
         if requests := sent(ready, VoteRequest):
             return ready, requests, now_ms
+    raise AssertionError(f"{node.node_id} never asks for votes")
 
 
 def lead(node: RaftNode, voter: NodeId = N1) -> tuple[Ready, int]:
@@ -165,5 +166,6 @@ def lead(node: RaftNode, voter: NodeId = N1) -> tuple[Ready, int]:
 
 def follow(node: RaftNode, term: int, leader: NodeId = N1, now_ms: int = 0) -> None:
     """Let the node follow ``leader`` of ``term``."""
-    while node.leader_id != leader:
+    for _ in range(2):
         node.step(beat(term, of=leader, to=node.node_id), now_ms)
+    assert node.leader_id == leader

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from raft_bench import N0, N1, N2, answer, asked, beat, config, follow, lead, node_with, only, sent, vote
+from raft_bench import (
+    N0,
+    N1,
+    N2,
+    answer,
+    asked,
+    beat,
+    config,
+    follow,
+    lead,
+    log_of,
+    node_with,
+    only,
+    push,
+    sent,
+    vote,
+)
 
-from dledger.messages.peer import VoteRequest, VoteResponse, VoteResult
+from dledger.messages.entry import LogEnd
+from dledger.messages.peer import PushType, VoteRequest, VoteResponse, VoteResult
 from dledger.raft.election import Outcome, Tally
 from dledger.types import NO_TERM, NodeId, Role, Term
 
@@ -116,10 +133,6 @@ def test_a_stranger_and_a_twin_get_no_vote():
 def test_a_voter_compares_by_what_is_durable():
     """Entries that wait for the disk were never acknowledged: a candidate without them may win."""
     node = node_with(0, term=1)
-    from raft_bench import log_of, push
-
-    from dledger.messages.peer import PushType
-
     node.step(push(PushType.APPEND, 1, (0, 0), log_of(0, 1)[1:]), 0)
     assert node.end_index == 1
     assert result_of(node, vote(2, (0, 0), of=N2, pre=True), 5000) is ACCEPT
@@ -277,6 +290,18 @@ def test_a_candidate_with_a_full_disk_lets_others_go_first():
         asked(each)
         each.tick(each.deadline_ms())  # nobody answers
     assert node.deadline_ms() >= other.deadline_ms() + config().election_ms
+
+
+def test_a_node_that_does_not_know_where_its_log_ends_in_the_file_asks_for_no_votes():
+    """It cut behind an entry that it does not hold in memory; as a leader it could not place the next one."""
+    node = node_with(0, 1, 1, term=5)
+    follow(node, 5)
+    node.set_writable(False, 0)
+    assert node.step(push(PushType.TRUNCATE, 5, (0, 0), log_of(0, 5)[1:]), 0).truncate_to == 0
+    for _ in range(20):
+        assert not sent(node.tick(node.deadline_ms()), VoteRequest)
+    node.truncated(LogEnd.after(log_of(0)[0]))
+    assert asked(node)
 
 
 def test_a_vote_round_ends_when_nobody_answers():

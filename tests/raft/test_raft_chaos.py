@@ -44,7 +44,10 @@ def cut_links(world: World, dice: random.Random) -> None:
         world.isolate(dice.choice(world.config.members))
     elif kind < 0.5:
         world.cut(*dice.sample(world.config.members, 2))
-    elif kind < 0.8:
+    elif kind < 0.6:
+        one, other = dice.sample(world.config.members, 2)
+        world.cuts.add((one, other))  # one way only
+    elif kind < 0.85:
         world.heal()
     world.after(dice.randint(200, 2500), lambda: cut_links(world, dice))
 
