@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import deque
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -87,7 +88,7 @@ def _run(client: Client, topic: str, size: int, window: int, seconds: float) -> 
                 waiting.popleft().result()
             sent = time.perf_counter()
             future = producer.append_batch(0, batch)
-            future.add_done_callback(lambda _, sent=sent: latencies.append(time.perf_counter() - sent))
+            future.add_done_callback(partial(_note, latencies, sent))
             waiting.append(future)
         producer.flush()
         for future in waiting:
@@ -101,6 +102,10 @@ def _run(client: Client, topic: str, size: int, window: int, seconds: float) -> 
         "p99_ms": latencies[min(len(latencies) - 1, len(latencies) * 99 // 100)] * 1000,
         "max_ms": latencies[-1] * 1000,
     }
+
+
+def _note(latencies: list[float], sent: float, _: Future[Any]) -> None:
+    latencies.append(time.perf_counter() - sent)
 
 
 def _summary(size: int, window: int, runs: list[dict[str, float]]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def groups(name: str | None, bootstrap: str, timeout: float, as_json: bool) -> N
 def transfer(node: str, bootstrap: str, timeout: float) -> None:
     """Hand leadership to NODE."""
     with open_client(bootstrap, timeout) as client:
-        known = sorted(client.status())
+        known = sorted(map(str, client.status()))
         if node not in known:
             raise ConfigError(f"node {node!r} is not in the group{nearest(node, known)}; it has {', '.join(known)}")
         client.transfer(node)

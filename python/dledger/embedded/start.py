@@ -138,7 +138,8 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
         _settle(home, node)
     running = any(home.node(node).running for node in file.local)
     check_join(file, wish.replicas, wish.settings, running, str(home))
-    if (wish.peers is not None) != file.named or (wish.local and file.local != (wish.local,)):
+    whoever_is_there = wish.peers is None and not wish.user.holds  # connect_path asks for no kind
+    if not whoever_is_there and ((wish.peers is not None) != file.named or (wish.local not in (None, *file.local))):
         raise errors.ConfigError(
             f"{home} holds {'one node' if file.named else 'a whole group'} ({', '.join(file.local)}), which "
             "is not what is asked for; name another directory"
@@ -155,7 +156,7 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
                 "nodes in the same order (their addresses may change), or another directory"
             )
         addresses = dict(wish.peers)
-    elif copied or _host_of(settings) != split_address(addresses[file.members[0]])[0]:
+    elif not file.named and (copied or _host_of(settings) != split_address(addresses[file.members[0]])[0]):
         addresses = _pick_addresses(settings, file.members, {})
     return replace(file, settings=settings, addresses=addresses, place=home.place())
 
