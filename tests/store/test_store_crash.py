@@ -130,7 +130,7 @@ def test_B4_B5_B13_crash_at_every_operation_loses_nothing_that_was_promised(kit,
 @pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed"])
 def test_crash_while_recovering_from_a_crash_recovers_all_the_same(kit, outcome):
     total = operations(kit, Keeping.MANUAL)
-    for at in range(total - 40, total, 3):
+    for at in range(total - 41, total, 8):
         for again in range(60):
             disk = MemoryDisk()
             run = Run(kit, disk, Keeping.MANUAL)

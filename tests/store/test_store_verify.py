@@ -10,7 +10,7 @@ import pytest
 
 from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
 from dledger.checksum import crc32
-from dledger.errors import PathError
+from dledger.errors import ConfigError, PathError
 from dledger.messages.entry import HEADER, HEADER_SIZE, MAGIC_NOOP, LogEnd, stamp
 from dledger.store.dump import dump_store
 from dledger.store.files import RealDisk
@@ -53,8 +53,8 @@ def test_sound_store_has_no_problems(kit):
 
 @pytest.mark.parametrize(
     ("others", "mask", "step"),
-    [("sound", 0xFF, 1), ("sound", 0x01, 1), ("sound", 0x80, 1), ("index", 0xFF, 3), ("records", 1, 3),
-     ("tables", 1, 5)],
+    [("sound", 0xFF, 1), ("sound", 0x01, 5), ("sound", 0x80, 7), ("index", 0xFF, 5), ("records", 1, 5),
+     ("tables", 1, 11)],
 )  # fmt: skip
 def test_D3_any_changed_byte_of_a_data_file_is_reported_with_its_entry(kit, others, mask, step):
     """Header, body, padding and free space; also while other files are damaged."""
@@ -214,6 +214,16 @@ def test_golden_files_of_dledger_are_continued_with_checksums(kit, tmp_path):
     report = verify_store(root)
     assert report["ok"]
     assert (report["entries"], report["unverified_entries"]) == (8, 6)
+
+
+def test_golden_files_of_dledger_opened_with_another_size_are_left_alone(kit, tmp_path):
+    root = tmp_path / "dledger-n0"
+    shutil.copytree(GOLDEN, root)
+    for wrong, says in [({"segment_bytes": 4096}, "set segment_bytes=1024"), ({"segment_bytes": 512}, "=1024"),
+                        ({"index_file_bytes": 320}, "set index_file_bytes=256")]:  # fmt: skip
+        with pytest.raises(ConfigError, match=says):
+            kit.open(RealDisk(), directory=root, **{**GOLDEN_SIZES, **wrong})
+    kit.open(RealDisk(), directory=root, **GOLDEN_SIZES).close()
 
 
 def test_currterm_that_lost_its_term_gives_no_second_vote(kit, tmp_path):

@@ -79,7 +79,7 @@ class Parts:
     index: LogIndex
     notes: list[str]
     imported: bool
-    """The hard state is DLedger's, taken over just now."""
+    """The files are DLedger's, opened for the first time."""
 
 
 def take_lock(disk: Disk, directory: Path) -> Lock:
@@ -122,9 +122,8 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock) -> Parts:
     for name in (STATE_FILE, MARK_FILE):
         if disk.exists(root / (name + NEW_SUFFIX)):
             disk.unlink(root / (name + NEW_SUFFIX))
-    imported = False
     if not disk.exists(root / STATE_FILE):
-        imported = _create_state(settings, disk, notes)
+        _create_state(settings, disk, notes)
     state = SlotFile(disk.open(root / STATE_FILE), STATE_MAGIC)
     if state.payload is None:
         raise CorruptStore(
@@ -144,6 +143,7 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock) -> Parts:
     mark = Mark.unpack(mark_slots.payload) if mark_slots.payload else None
     if mark is None and data.starts:
         notes.append(f"{MARK_FILE}: not there or not readable; the whole log was scanned")
+    imported = mark is None and disk.exists(root / "currterm")
     return Parts(settings, disk, lock, state, record, mark_slots, mark, data, LogIndex(index), notes, imported)
 
 
@@ -175,12 +175,13 @@ def _check_index(index: SegmentFiles, notes: list[str]) -> None:
         index.starts = []
 
 
-def _create_state(settings: StoreSettings, disk: Disk, notes: list[str]) -> bool:
-    """Write the first hard state; says whether it is DLedger's."""
+def _create_state(settings: StoreSettings, disk: Disk, notes: list[str]) -> None:
     root = settings.directory
-    hard_state, imported = HardState(), False
+    hard_state = HardState()
     if disk.exists(root / "currterm"):
-        hard_state, imported = _import(disk, root), True
+        _check_sizes(disk, root / "data", "segment_bytes", settings.segment_bytes)
+        _check_sizes(disk, root / "index", "index_file_bytes", settings.index_file_bytes)
+        hard_state = _import(disk, root)
         notes.append(f"hard state taken over from DLedger's currterm: {hard_state}")
     elif disk.listdir(root / "data"):
         raise CorruptStore(
@@ -191,7 +192,14 @@ def _create_state(settings: StoreSettings, disk: Disk, notes: list[str]) -> bool
     record = StateRecord(identity, hard_state, settings.segment_bytes, settings.index_file_bytes)
     _create(disk, root / STATE_FILE, STATE_MAGIC, record.pack())
     disk.fsync_dir(root.parent)
-    return imported
+
+
+def _check_sizes(disk: Disk, directory: Path, setting: str, size: int) -> None:
+    """DLedger's files say nothing of their size but by having it, each of them."""
+    for name in disk.listdir(directory):
+        found = disk.open_read_only(directory / name).size()
+        if found != size:
+            raise ConfigError(f"{directory / name} has {found} bytes, not {size}: set {setting}={found}")
 
 
 def _import(disk: Disk, root: Path) -> HardState:
