@@ -11,6 +11,7 @@ from collections import Counter
 from raft_harness import Chaos, World
 
 SEEDS = 100
+TROUBLE_MS = 8000
 
 
 def chaos_of(dice: random.Random) -> Chaos:
@@ -39,6 +40,8 @@ def keep_busy(world: World, dice: random.Random) -> None:
 
 
 def cut_links(world: World, dice: random.Random) -> None:
+    if world.now_ms >= TROUBLE_MS:
+        return
     kind = dice.random()
     if kind < 0.3:
         world.isolate(dice.choice(world.config.members))
@@ -61,7 +64,7 @@ def run_world(seed: int) -> World:
     )
     keep_busy(world, dice)
     cut_links(world, dice)
-    world.run(8000)
+    world.run(TROUBLE_MS)
     world.heal()
     world.chaos = Chaos()
     for name, member in world.members.items():

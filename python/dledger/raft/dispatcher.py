@@ -61,10 +61,6 @@ class EntryDispatcher:
         self._commit_sent_ms = now_ms
         self._is_too_far_behind = False
 
-    @property
-    def in_flight_bytes(self) -> int:
-        return self._in_flight_bytes
-
     def fill(self, now_ms: int) -> None:
         """Send whatever may be sent now."""
         if now_ms < self._paused_until_ms:
