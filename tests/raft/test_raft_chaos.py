@@ -11,7 +11,7 @@ from collections import Counter
 from raft_harness import Chaos, World
 
 SEEDS = 100
-TROUBLE_MS = 8000
+TROUBLE_MS = 5000
 
 
 def chaos_of(dice: random.Random) -> Chaos:
@@ -78,14 +78,14 @@ def run_world(seed: int) -> World:
 
 
 BITES = {
-    "terms": 200,
-    "committed": 10_000,
-    "messages lost": 5000,
-    "crashes": 40,
-    "entries lost in a crash": 40,
+    "terms": 100,
+    "committed": 5000,
+    "messages lost": 2000,
+    "crashes": 30,
+    "entries lost in a crash": 10,
     "entries cut": 200,
     "loads": 1000,
-    "reads": 1000,
+    "reads": 500,
 }
 """What must have happened at least so often: a fault that never comes proves nothing."""
 
