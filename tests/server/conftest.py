@@ -47,7 +47,7 @@ async def until(condition: Callable[[], Any]) -> Any:
     """Wait until ``condition`` holds; returns what it returned."""
     async with asyncio.timeout(PATIENCE_S):
         while not (result := condition()):  # noqa: ASYNC110 - whatever makes it so
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.001)
     return result
 
 
@@ -140,13 +140,14 @@ class Group:
         self.nodes: dict[NodeId, NodeServer] = {}
         self.clients: list[BareClient] = []
 
+    until = staticmethod(until)
+
     def make(self, name: str, **settings: Any) -> NodeServer:
         """A node that is not started."""
         node_id = NodeId(name)
         port = int(self.addresses[node_id].rpartition(":")[2])
-        config = NodeConfig(
-            node_id=node_id, directory=self.folder / name, port=port, **{**self.node_settings, **settings}
-        )
+        own = {"node_id": node_id, "directory": self.folder / name, "port": port}
+        config = NodeConfig(**{**own, **self.node_settings, **settings})
         return NodeServer(self.config, config, lambda: dict(self.addresses), disk=self.disks.get(node_id))
 
     async def start(self, *names: str, **settings: Any) -> None:

@@ -148,8 +148,7 @@ def test_more_than_the_leader_may_hold_is_refused_and_retriable(play: Callable[.
         send, held = leader.driver._send, []
         leader.driver._send = held.append
         futures = [each.start(AppendRequest(timeout_ms=10_000), data) for each in clients]
-        while sum(future.done() for future in futures) < 7:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await group.until(lambda: sum(future.done() for future in futures) >= 7)
         leader.driver._send = send
         for message in held:
             send(message)
@@ -309,8 +308,7 @@ def test_writes_that_wait_when_the_node_stops_get_an_indefinite_answer(play: Cal
         for name in [node for node in group.nodes if node != leader.node.node_id]:
             await group.kill(name)
         waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        while not leader.writes.waiting:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await group.until(lambda: leader.writes.waiting)
         await group.stop(leader.node.node_id)
         assert (await waiting)[0].code in {Code.TERM_CHANGED, Code.WAIT_QUORUM_ACK_TIMEOUT}
 

@@ -91,8 +91,7 @@ def test_a_long_poll_is_answered_when_a_record_comes(play: Callable[..., None]) 
             reader = await group.client(node)
             start = (await client.offsets("t")).offsets["t"][0]
             waiting = asyncio.ensure_future(reader.fetch(topic, start, wait_ms=20_000))
-            while not node.reads.waiting:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            await group.until(lambda node=node: node.reads.waiting)
             await client.append(body(topic, b"new"))
             answer, bodies = await waiting
             assert answer.code is Code.SUCCESS
@@ -119,11 +118,9 @@ def test_a_long_poll_of_a_closed_connection_is_forgotten(play: Callable[..., Non
         node = await group.leader()
         reader.start(FetchRequest(topic_id=topic, partition=0, start_offset=0, wait_ms=60_000))
         reader.start(OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000))
-        while node.reads.waiting + node.offsets.waiting < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await group.until(lambda: node.reads.waiting + node.offsets.waiting >= 2)
         reader.close()
-        while node.reads.waiting + node.offsets.waiting:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await group.until(lambda: not (node.reads.waiting + node.offsets.waiting))
 
     play(story, 1)
 
@@ -151,8 +148,7 @@ def test_a_replica_that_is_behind_waits_for_what_the_asker_knows_of(play: Callab
         topic = await client.create("t")
         await client.append(body(topic))
         waiting = asyncio.ensure_future(reader.fetch(topic, 0, end_offset=1))
-        while not follower.reads.waiting:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await group.until(lambda: follower.reads.waiting)
         follower.driver.step = step
         for message in held:
             step(message)
@@ -284,8 +280,7 @@ def test_a_watch_for_newer_offsets_is_answered_by_an_append(play: Callable[..., 
         leader = await group.leader()
         request = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0, 1: 0}}, wait_ms=20_000)
         waiting = watcher.start(request)
-        while not leader.offsets.waiting:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await group.until(lambda: leader.offsets.waiting)
         await client.append(body(topic, partition=1, count=4))
         assert (await waiting)[0].offsets == {"t": {0: 0, 1: 4}}
         assert (await watcher.ask(request)).offsets == {"t": {0: 0, 1: 4}}

@@ -9,7 +9,7 @@ from typing import Final
 
 from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, decode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
-from dledger.errors import DLedgerError, ProtocolError
+from dledger.errors import CorruptEntry, CorruptStore, DLedgerError, ProtocolError
 from dledger.messages.entry import MAGIC_NORMAL, Entry
 from dledger.raft.node import RaftNode
 from dledger.store.api import LogStore
@@ -85,11 +85,15 @@ class Applier:
             self._loop.call_soon(self._next)
 
     def _read(self, done: asyncio.Future[list[Entry]]) -> None:
-        error = done.exception()
-        if self._stopped:
+        if self._stopped or done.cancelled():
             return
+        error = done.exception()
+        if isinstance(error, CorruptEntry):
+            error = CorruptStore(
+                f"a committed entry cannot be applied: {error}. Let this node start anew with an empty directory: it "
+                f"gets everything from the other nodes"
+            )
         if error is not None:
-            # A committed entry that cannot be read leaves this node without a state to serve.
             self._on_failure(error)
             return
         self._apply(tuple(done.result()))

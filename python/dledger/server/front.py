@@ -70,6 +70,7 @@ class Front:
         self._clients: set[Connection] = set()
         self._paused: set[Connection] = set()
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
+        self._closed = False
         self.client_requests = 0
         """Requests of clients so far; asking for the status is none."""
         self.used_ms = now_ms()
@@ -106,7 +107,7 @@ class Front:
         self._listener = await listen(
             self._node.host,
             self._node.port,
-            on_open=lambda connection: None,
+            on_open=self._on_open,
             on_frame=self._on_frame,
             on_close=self._on_close,
             limits=frame_limits(self._group),
@@ -114,16 +115,22 @@ class Front:
         )
 
     async def close(self) -> None:
+        self._closed = True
         if self._listener is not None:
             await self._listener.close()
 
     def abort(self) -> None:
         """Cut every connection: what was asked on them is not answered (D2)."""
+        self._closed = True
         if self._listener is not None:
             for connection in list(self._listener.connections):
                 connection.abort()
 
     # --- frames -------------------------------------------------------------------------------------------------
+
+    def _on_open(self, connection: Connection) -> None:
+        if self._closed:  # accepted by the kernel before the port was closed
+            connection.abort()
 
     def _on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
         session: Session | None = connection.context

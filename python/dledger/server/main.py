@@ -52,14 +52,14 @@ async def serve(
 ) -> None:
     """`run_node` on a loop that runs already."""
     tune_interpreter()
-    server = NodeServer(group, node, addresses)
-    await server.start()
-    if on_ready is not None:
-        on_ready(server.port)
     loop = asyncio.get_running_loop()
     signalled = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
+    server = NodeServer(group, node, addresses)
+    await server.start()
+    if on_ready is not None:
+        on_ready(server.port)
     waits = {
         asyncio.create_task(signalled.wait(), name="asked to by a signal"),
         asyncio.create_task(server.wait_idle(), name="nobody has used it"),

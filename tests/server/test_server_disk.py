@@ -1,0 +1,246 @@
+"""What a node does with a disk that is slow, fails, or is full: D1, D2, D12."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dledger.batch.header import BodyHeader, Kind, encode_header
+from dledger.errors import StorageError
+from dledger.messages.client import AppendRequest
+from dledger.messages.codes import Code
+from dledger.store.memory_disk import MemoryDisk
+from dledger.types import Role
+
+
+def body(topic_id: int, payload: bytes = b"payload", count: int = 1) -> bytes:
+    return encode_header(BodyHeader(Kind.DATA, topic_id, 0, count)) + payload
+
+
+class Gate:
+    """Holds back a node's syncs until it is opened."""
+
+    def __init__(self, node: Any) -> None:
+        self.open = threading.Event()
+        self.waiting = threading.Event()
+        self._sync = node.store.sync
+        node.store.sync = self._held
+
+    def _held(self) -> Any:
+        self.waiting.set()
+        self.open.wait()
+        return self._sync()
+
+
+def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(play: Callable[..., None]) -> None:
+    """The bytes are in every page cache; one synced disk of three is no quorum, two are."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        gates = [Gate(node) for node in group.nodes.values()]
+        try:
+            waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+            await group.until(lambda: all(node.store.end.position.index == 2 for node in group.nodes.values()))
+            leader = await group.leader()
+            assert leader.raft.durable_index < 2
+            gates[0].open.set()
+            first = next(iter(group.nodes.values()))
+            await group.until(lambda: first.raft.durable_index >= 2)
+            await group.until(lambda: leader.raft.watermarks[first.node.node_id] >= 2)
+            assert not waiting.done()
+            assert leader.raft.committed_index < 2
+            gates[1].open.set()
+            assert (await waiting)[0].code is Code.SUCCESS
+        finally:
+            for gate in gates:
+                gate.open.set()
+
+    play(story)
+
+
+def test_d1_a_single_node_waits_for_its_own_disk(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        gate = Gate(node)
+        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        await group.until(lambda: gate.waiting.is_set())
+        assert not waiting.done()
+        assert node.raft.committed_index < node.raft.end_index
+        gate.open.set()
+        assert (await waiting)[0].code is Code.SUCCESS
+
+    play(story, 1)
+
+
+def test_appends_that_come_during_a_sync_share_the_next_one(play: Callable[..., None]) -> None:
+    """Group commit: 200 appends while one sync is under way need one more sync, not 200."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        gate = Gate(node)
+        first = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        await group.until(lambda: gate.waiting.is_set())
+        syncs = 0
+        sync = gate._sync
+
+        def counted() -> Any:
+            nonlocal syncs
+            syncs += 1
+            return sync()
+
+        gate._sync = counted
+        rest = [client.start(AppendRequest(timeout_ms=60_000), body(topic)) for _ in range(200)]
+        await group.until(lambda: node.raft.end_index >= 202)
+        gate.open.set()
+        for future in (first, *rest):
+            assert (await future)[0].code is Code.SUCCESS
+        assert syncs <= 3
+
+    play(story, 1)
+
+
+def test_with_flush_async_the_page_cache_is_enough(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        gate = Gate(node)
+        try:
+            assert (await client.append(body(topic))).code is Code.SUCCESS
+            await group.until(lambda: gate.waiting.is_set())
+        finally:
+            gate.open.set()
+
+    play(story, 1, flush="async")
+
+
+@pytest.mark.parametrize(("operation", "part"), [("fdatasync", "data"), ("pwritev", "data")])
+def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
+    play: Callable[..., None], operation: str, part: str
+) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        leader = await group.leader()
+        disk = group.disks[leader.node.node_id]
+        disk.fail(operation, part)
+        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        with pytest.raises(StorageError):
+            await leader.wait_failed()
+        with pytest.raises(ConnectionError):
+            await waiting
+        before = disk.operations
+        new = await group.leader(but=leader.node.node_id)
+        assert disk.operations == before, "a failed disk was used again"
+        assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
+
+    play(story, disks=MemoryDisk)
+
+
+def test_d2_a_follower_whose_disk_fails_stops_acknowledging(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        leader, follower = await group.leader(), await group.follower()
+        group.disks[follower.node.node_id].fail("fdatasync", "data")
+        assert (await client.append(body(topic))).code is Code.SUCCESS
+        with pytest.raises(StorageError):
+            await follower.wait_failed()
+        mark = leader.raft.watermarks[follower.node.node_id]
+        for _ in range(5):
+            assert (await client.append(body(topic))).code is Code.SUCCESS
+        assert leader.raft.watermarks[follower.node.node_id] == mark < leader.raft.end_index - 4
+
+    play(story, disks=MemoryDisk)
+
+
+def test_d5_a_vote_that_cannot_be_saved_is_never_sent(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        for disk in group.disks.values():
+            disk.fail("pwritev", "state", skip=2)
+        for name in group.config.members:
+            node = group.make(name)
+            await node.start()
+            group.nodes[name] = node
+        failed = [asyncio.ensure_future(node.wait_failed()) for node in group.nodes.values()]
+        done, rest = await asyncio.wait(failed, return_when=asyncio.FIRST_COMPLETED)
+        assert all(isinstance(future.exception(), StorageError) for future in done)
+        assert not any(node.raft.role is Role.LEADER for node in group.nodes.values())
+        for future in rest:
+            future.cancel()
+
+    play(story, start=False, disks=MemoryDisk)
+
+
+def test_d12_a_full_disk_refuses_writes_deletes_nothing_and_works_again_later(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        data = body(topic, b"x" * 1000)
+        await client.append(data)
+        node = await group.leader()
+        disk = group.disks[node.node.node_id]
+        names = set(disk.names)
+        disk.free = node.node.disk_reserve_bytes - 1
+        while (answer := await client.append(data)).code is Code.SUCCESS:
+            pass
+        assert answer.code is Code.DISK_FULL
+        assert "disk" in answer.message
+        assert set(disk.names) == names
+        count = (await client.offsets("t")).offsets["t"][0]
+        assert (await client.fetch(topic, 0))[1] == [data] * count
+        disk.free = disk.total
+        while (answer := await client.append(data)).code is not Code.SUCCESS:
+            pass
+        assert answer.base_offset == count
+
+    play(story, 1, disks=MemoryDisk)
+
+
+def test_d12_a_leader_whose_disk_is_full_hands_over(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        old = await group.leader()
+        group.disks[old.node.node_id].free = 0
+        new = await group.leader(but=old.node.node_id)
+        assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
+
+    play(story, disks=MemoryDisk)
+
+
+def test_d12_no_room_for_the_next_file_is_waited_out(play: Callable[..., None]) -> None:
+    """A write that finds no room is acknowledged when there is some, and the node lives on."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        disk = group.disks[node.node.node_id]
+        disk.fail("fallocate", "", errno.ENOSPC)
+        data = body(topic, bytes(900_000))
+        futures = [client.start(AppendRequest(timeout_ms=60_000), data) for _ in range(10)]
+        await group.until(lambda: node.driver.flusher.is_full)
+        while (await client.append(body(topic), timeout_ms=1)).code is not Code.DISK_FULL:
+            pass
+        assert not all(future.done() for future in futures)
+        disk.failures.clear()
+        assert {(await future)[0].code for future in futures} == {Code.SUCCESS}
+        while (await client.append(data)).code is not Code.SUCCESS:
+            pass
+
+    play(story, 1, disks=MemoryDisk)

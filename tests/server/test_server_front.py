@@ -1,0 +1,179 @@
+"""The port: who may come in, and what happens to those who break the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dledger.batch.header import BodyHeader, Kind, encode_header
+from dledger.messages.client import (
+    AppendRequest,
+    FetchResponse,
+    HelloRequest,
+    HelloResponse,
+    StatusRequest,
+    TransferRequest,
+)
+from dledger.messages.codes import Code
+from dledger.messages.peer import HeartBeatRequest
+from dledger.net import Handlers, Limits, connect
+from dledger.types import NodeId, Term
+from dledger.wire import encode
+
+
+def body(topic_id: int, payload: bytes = b"payload") -> bytes:
+    return encode_header(BodyHeader(Kind.DATA, topic_id, 0, 1)) + payload
+
+
+async def talk(port: int, data: bytes) -> bytes:
+    """Send bytes to a port; what came back until it was closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    try:
+        return await asyncio.wait_for(reader.read(), 20)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def hello(port: int, request: HelloRequest) -> tuple[HelloResponse, bool]:
+    """The answer, and whether the node closed the connection behind it."""
+    loop = asyncio.get_running_loop()
+    answer, closed = loop.create_future(), loop.create_future()
+    handlers = Handlers(
+        on_frame=lambda connection, request_id, message, payload: answer.set_result(message),
+        on_close=lambda connection, error: closed.set_result(True),
+    )
+    connection = await connect(f"127.0.0.1:{port}", handlers, Limits(), 5)
+    connection.send(request, 1)
+    result = await asyncio.wait_for(answer, 20)
+    if result.code is not Code.SUCCESS:
+        return result, await asyncio.wait_for(closed, 20)
+    connection.close()
+    return result, False
+
+
+GARBAGE = {
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "zeros": bytes(1000),
+    "a request before hello": b"".join(encode(StatusRequest(), 1)),
+    "a flipped bit": bytes([b ^ (1 if at == 26 else 0) for at, b in enumerate(b"".join(encode(HelloRequest(), 1)))]),
+    "an answer": b"".join([*encode(HelloRequest(), 1), *encode(FetchResponse(code=Code.SUCCESS), 2)]),
+    "a peer's message from a client": b"".join(
+        [
+            *encode(HelloRequest(), 1),
+            *encode(
+                HeartBeatRequest(
+                    group="test", local_id=NodeId("n1"), remote_id=NodeId("n0"), term=Term(99), leader_id=NodeId("n1")
+                )
+            ),
+        ]
+    ),
+    "a client's request from a peer": b"".join(
+        [*encode(HelloRequest(group="test", node_id="n1"), 1), *encode(StatusRequest(), 2)]
+    ),
+    "a frame over the limit": b"".join(
+        [*encode(HelloRequest(), 1), *encode(AppendRequest(), 2, [bytes(8 << 20)])]
+    ),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_closes_that_connection_and_no_other(play: Callable[..., None], what: str) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = group.nodes["n0"]
+        term = node.raft.term
+        await talk(node.port, GARBAGE[what])
+        assert (await client.append(body(topic))).code is Code.SUCCESS
+        assert node.raft.term == term
+
+    play(story, 3)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "names"),
+    [
+        (HelloRequest(group="other"), Code.UNKNOWN_GROUP, "other"),
+        (HelloRequest(group="other", node_id="n1"), Code.UNKNOWN_GROUP, "other"),
+        (HelloRequest(node_id="n1"), Code.UNKNOWN_GROUP, "test"),
+        (HelloRequest(group="test", node_id="n7"), Code.UNKNOWN_MEMBER, "n7"),
+        (HelloRequest(group="test", node_id="n0"), Code.UNEXPECTED_MEMBER, "n0"),
+        (HelloRequest(version=99), Code.UNSUPPORTED, "99"),
+    ],
+)
+def test_whoever_does_not_belong_here_is_told_so(
+    play: Callable[..., None], request_: HelloRequest, code: Code, names: str
+) -> None:
+    async def story(group: Any) -> None:
+        answer, closed = await hello(group.nodes["n0"].port, request_)
+        assert answer.code is code
+        assert names in answer.message
+        assert closed
+
+    play(story, 1)
+
+
+def test_a_hello_is_answered_with_group_and_node(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        for name in ("", "test"):
+            answer, _ = await hello(group.nodes["n0"].port, HelloRequest(group=name))
+            assert (answer.code, answer.group, answer.node_id) == (Code.SUCCESS, "test", "n0")
+
+    play(story, 1)
+
+
+def test_more_connections_than_allowed_are_closed(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        first = await group.client()
+        second = await group.client()
+        assert await talk(group.nodes["n0"].port, b"".join(encode(HelloRequest(), 1))) == b""
+        assert (await first.ask(StatusRequest())).code is Code.SUCCESS
+        assert (await second.ask(StatusRequest())).code is Code.SUCCESS
+
+    play(story, 1, max_connections=2)
+
+
+def test_status_requests_do_not_count_as_use(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        node = await group.leader()
+        before = node.client_requests
+        await client.ask(StatusRequest())
+        assert node.client_requests == before
+        await client.create("t")
+        assert node.client_requests == before + 1
+
+    play(story, 1)
+
+
+def test_a_transfer_is_answered_when_the_other_leads(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        old, to = await group.leader(), (await group.follower()).node.node_id
+        answer = await client.ask(TransferRequest(to=to))
+        assert answer.code is Code.SUCCESS
+        assert (await group.leader(but=old.node.node_id)).node.node_id == to
+        assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
+
+    play(story)
+
+
+def test_a_transfer_that_cannot_be_says_why(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        stranger = await client.ask(TransferRequest(to=NodeId("n9")))
+        assert (stranger.code, "n9" in stranger.message) == (Code.UNKNOWN_MEMBER, True)
+        follower = await group.follower()
+        refused = await (await group.client(follower)).ask(TransferRequest(to=follower.node.node_id))
+        assert refused.code is Code.NOT_LEADER
+        assert refused.leader_id == (await group.leader()).node.node_id
+
+    play(story)
