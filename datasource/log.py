@@ -75,7 +75,8 @@ def _own_node(options: Options) -> str:
             f"node {options.self_id!r} of 'dledger.peers' keeps its files in the path: add .load('/data/log') or "
             ".save('/data/log')"
         )
-    return EmbeddedNode(options.peers, options.self_id, options.path, **options.settings.group).bootstrap_servers
+    node = EmbeddedNode(path=options.path, peers=options.peers, self_id=options.self_id, **options.settings.group)
+    return node.bootstrap_servers
 
 
 @dataclass(slots=True)

@@ -73,8 +73,27 @@ class Table:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = make_session(unix_sockets=True)
+def last_session() -> Iterator[None]:
+    """Stops what is left at the end."""
+    yield
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+
+
+@pytest.fixture
+def spark(last_session: None) -> SparkSession:
+    """The one session of all tests; made again when a test has replaced it."""
+    return SparkSession.getActiveSession() or make_session(unix_sockets=True)
+
+
+@pytest.fixture
+def tcp_spark(last_session: None) -> Iterator[SparkSession]:
+    """A session with Spark's default sockets, for one test."""
+    before = SparkSession.getActiveSession()
+    if before is not None:
+        before.stop()
+    session = make_session(unix_sockets=False)
     yield session
     session.stop()
 

@@ -125,12 +125,15 @@ def test_a_stream_from_latest_loses_nothing_when_its_first_batch_fails(
             raise RuntimeError("the first batch fails")
         seen.extend(rows)
 
+    def feed(query: Any) -> None:
+        while not query.awaitTermination(0.2):
+            append(client, topic, 1, 2)
+
     source = spark.readStream.format("dledger_busy").option("subscribe", topic).load(table.path)
     first = source.writeStream.foreachBatch(collect).option("checkpointLocation", checkpoint).start()
     try:
         with pytest.raises(StreamingQueryException, match="the first batch fails"):
-            while not first.awaitTermination(0.2):
-                append(client, topic, 1, 2)
+            feed(first)
     finally:
         first.stop()
     wrote = client.end_offsets(topic)[0]
