@@ -200,14 +200,29 @@ def test_deleted_directory_ends_its_nodes(log_path: Path, until: Until) -> None:
     group.stop()
 
 
+def test_path_that_becomes_another_directory_ends_its_nodes(tmp_path: Path, log_path: Path, until: Until) -> None:
+    """A new disk mounted over the path, a link that is turned: what they write would not be found again."""
+    for name in ("first", "second"):
+        (tmp_path / name / "n0").mkdir(parents=True)
+    log_path.symlink_to(tmp_path / "first")
+    EmbeddedGroup(log_path, replicas=1, **SMALL)
+    (tmp_path / "turned").symlink_to(tmp_path / "second")
+    (tmp_path / "turned").replace(log_path)
+    until(lambda: running(tmp_path / "first") == [], "the node to end")
+    assert "moved or deleted" in (tmp_path / "first" / "n0" / "node.log").read_text()
+
+
 def test_copy_runs_beside_its_original(log_path: Path) -> None:
-    """A copied directory is another group on other ports; neither sees the other."""
+    """A copied directory is another group on other ports, also while the original does not run: its nodes could
+    otherwise be taken for the original's when that starts again."""
     with EmbeddedGroup(log_path, **SMALL) as group:
         append(group.bootstrap_servers, "a")
+        ports = set(group.bootstrap_servers.split(","))
     copy = log_path.with_name("copy")
     shutil.copytree(log_path, copy)
-    with EmbeddedGroup(log_path) as group, EmbeddedGroup(copy) as copied:
-        assert not set(group.bootstrap_servers.split(",")) & set(copied.bootstrap_servers.split(","))
+    with EmbeddedGroup(copy) as copied, EmbeddedGroup(log_path) as group:
+        assert not ports & set(copied.bootstrap_servers.split(","))
+        assert ports == set(group.bootstrap_servers.split(","))
         append(copied.bootstrap_servers, "b")
         assert values(group.bootstrap_servers) == ["a"]
         assert values(copied.bootstrap_servers) == ["a", "b"]
