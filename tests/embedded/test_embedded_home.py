@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger.embedded.home import GroupFile, Home, PidFile, User
+from dledger.embedded.groupfile import GroupFile, User
+from dledger.embedded.home import Home, PidFile
 from dledger.embedded.process import Host, ProcessId
 from dledger.errors import ConfigError, PathError, Unavailable
 from dledger.types import NodeId

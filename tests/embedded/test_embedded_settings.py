@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dledger.embedded.home import GroupFile
+from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.ports import free_ports, port_range
 from dledger.embedded.settings import check_join, check_replicas, check_settings, group_config, node_config
 from dledger.errors import ConfigError, PortInUse, UnknownOption

@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from dledger.embedded.home import LOG_FILE, GroupFile, Home, PidFile
+from dledger.embedded.groupfile import GroupFile
+from dledger.embedded.home import LOG_FILE, Home, PidFile
 from dledger.embedded.nodelog import log_to_stderr
 from dledger.embedded.probe import ask_to_lead
 from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config

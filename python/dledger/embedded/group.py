@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any, Final
 
 from dledger.config import nearest
-from dledger.embedded.home import LOG_FILE, GroupFile, Home, User
+from dledger.embedded.groupfile import GroupFile, User
+from dledger.embedded.home import LOG_FILE, Home
 from dledger.embedded.probe import ask_all, wait_for_leader
 from dledger.embedded.process import ProcessId, application_pid, is_descendant
 from dledger.embedded.settings import check_replicas, check_settings

@@ -8,7 +8,8 @@ from typing import Any
 
 from dledger.config import parse_peers
 from dledger.embedded.group import describe_nodes
-from dledger.embedded.home import Home, User
+from dledger.embedded.groupfile import User
+from dledger.embedded.home import Home
 from dledger.embedded.probe import ask_to_lead, wait_for_leader
 from dledger.embedded.process import ProcessId, application_pid
 from dledger.embedded.settings import check_settings

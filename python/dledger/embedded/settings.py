@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dledger.config import EMBEDDED_DEFAULTS, GroupConfig, NodeConfig, from_settings, nearest
-from dledger.embedded.home import GroupFile
+from dledger.embedded.groupfile import GroupFile
 from dledger.errors import ConfigError, UnknownOption
 from dledger.types import NodeId
 

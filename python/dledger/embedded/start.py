@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dledger import errors
-from dledger.embedded.home import LOG_FILE, GroupFile, Home, User, path_errors
+from dledger.embedded.groupfile import GroupFile, User
+from dledger.embedded.home import LOG_FILE, Home, path_errors
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
 from dledger.embedded.process import reap, spawn_python, this_host
