@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections import deque
@@ -52,7 +53,7 @@ class FakeNode:
         self.node_id = node_id
         self.alive = True
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.sockets: set[socket.socket] = set()
         self.threads = [threading.Thread(target=self._accept, daemon=True)]
         self.threads[0].start()
@@ -103,10 +104,8 @@ class FakeNode:
 
 
 def close(sock: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     sock.close()
 
 
@@ -118,7 +117,7 @@ class FakeGroup:
     """A catalog behind some addresses. ``faults`` (message type -> what happens to the next ones, in order):
 
     "drop": closed before it is done; "lose": done, then closed without an answer; "silence": not done, no answer;
-    a Code: answered with it, not done; ("done", Code): done, then answered with it; a callable: called, then done.
+    a Code: answered with it, not done; ("done", Code): done, then answered with it; a callable: gives one of these.
     """
 
     def __init__(self, nodes: int = 3) -> None:
@@ -165,8 +164,7 @@ class FakeGroup:
             waiting = self.faults.get(type(message))
             fault = waiting.popleft() if waiting else None
             if callable(fault):
-                fault()
-                fault = None
+                fault = fault()
             if fault == "drop":
                 return DROP
             if fault == "silence":

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from dledger.batch.records import make_records
-from dledger.batch.sizes import coalesce, split_batch
+from dledger.batch.sizes import OVERHEAD, coalesce, split_batch
 from dledger.client.results import Appended
 from dledger.errors import DLedgerError
 
@@ -93,6 +93,10 @@ class Grouper:
     def empty(self) -> bool:
         return not self._groups
 
+    def holds(self, partition: int) -> bool:
+        """Whether something waits for this partition."""
+        return partition in self._groups
+
     def add_value(self, pending: Pending, value: bytes, key: bytes | None) -> bool:
         """One record of plain bytes; whether its partition has enough now."""
         group = self._groups.setdefault(pending.partition, _Group())
@@ -103,13 +107,13 @@ class Grouper:
         group.size += len(value) + (len(key) if key else 0) + 32
         return group.size >= self._batch_bytes
 
-    def add_batch(self, pending: Pending, records: pa.RecordBatch) -> bool:
-        """Records of any kind; whether their partition has enough now."""
+    def add_batch(self, pending: Pending, records: pa.RecordBatch, size: int) -> bool:
+        """Records of any kind, of ``size`` bytes; whether their partition has enough now."""
         group = self._groups.setdefault(pending.partition, _Group())
         group.seal()
         group.batches.append(records)
         group.parts.append((pending, records.num_rows))
-        group.size += records.nbytes
+        group.size += size
         return group.size >= self._batch_bytes
 
     def take(self, partitions: Sequence[int] | None, max_body: int) -> list[Batch]:
@@ -127,6 +131,8 @@ class Grouper:
 
 
 def _cut(partition: int, group: _Group, max_body: int) -> list[Batch]:
+    if len(group.batches) == 1 and group.size <= max_body - OVERHEAD:
+        return [Batch(partition, group.batches[0], group.parts)]
     try:
         whole = list(coalesce(group.batches, max_body)) if len(group.batches) > 1 else group.batches
         pieces = [piece for batch in whole for piece in split_batch(batch, max_body)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from dledger.batch.build import Headers, Times, Values
-from dledger.batch.records import encode_batch, make_records
+from dledger.batch.records import as_records, encode_batch, make_records
 from dledger.batch.sizes import OVERHEAD, split_batch
 from dledger.client.appending import place_values
 from dledger.client.core import Core, now_ms, now_us
@@ -70,6 +70,14 @@ class Intake:
     def add_batch(self, future: Promise, partition: int | None, batch: pa.RecordBatch) -> Iterator[Item]:
         """Take a batch in; it is to go out now, behind what was taken before for its partition."""
         at = self._place(partition, None)
+        if not self._grouper.holds(at):
+            self._turn += 1
+            pending = Pending(future, self._info.name, at, batch.num_rows)
+            item = make_item(
+                self._core, self._info, at, batch, lambda result: pending.answered(result, pending.left)
+            )
+            if len(item.header) + len(item.payload) <= max_body(self._core):
+                return iter((item,))
         self._add(future, at, batch)
         return self._take((at,))
 
@@ -95,11 +103,12 @@ class Intake:
         return place_values(self._info, self._partition if partition is None else partition, keys, self._turn)
 
     def _add(self, future: Promise, at: int, records: pa.RecordBatch) -> bool:
+        records, size = as_records(records), records.nbytes
         if not records.num_rows:
             raise ConfigError("a batch has at least one record")
-        if records.nbytes > max_body(self._core) - OVERHEAD:
+        if size > max_body(self._core) - OVERHEAD:
             split_batch(records, max_body(self._core))  # finds a record that is too large before anything is taken
-        return self._grouper.add_batch(Pending(future, self._info.name, at, records.num_rows), records)
+        return self._grouper.add_batch(Pending(future, self._info.name, at, records.num_rows), records, size)
 
     def _check(self, size: int) -> None:
         limit = max_body(self._core) - OVERHEAD

@@ -39,7 +39,9 @@ class Flow:
         self._changed = threading.Condition()
         self._count = 0
         self._bytes = 0
-        self._waiters = 0
+        self._waiting = False
+        self._low = core.config.max_in_flight * 3 // 4  # a thread is woken for a row of items, not for each
+        self._low_bytes = core.config.max_in_flight_bytes * 3 // 4
         self._inbox: deque[Item] = deque()
         self._scheduled = False
 
@@ -58,9 +60,9 @@ class Flow:
         size = len(item.header) + len(item.payload)
         with self._changed:
             if not self._background.here:
-                self._waiters += 1
-                self._changed.wait_for(lambda: self._count < self._limits.max_in_flight and self._has_room(size))
-                self._waiters -= 1
+                while self._count >= self._limits.max_in_flight or not self._has_room(size):
+                    self._waiting = True
+                    self._changed.wait()
             self._count += 1
             self._bytes += size
         item.done = self._freeing(size, item.done)
@@ -78,7 +80,10 @@ class Flow:
             with self._changed:
                 self._count -= 1
                 self._bytes -= size
-                if self._waiters:
+                if not self._count or (
+                    self._waiting and self._count <= self._low and self._bytes <= self._low_bytes
+                ):
+                    self._waiting = False
                     self._changed.notify_all()
 
         return answered
@@ -91,9 +96,8 @@ class Flow:
     def wait_empty(self) -> None:
         """Wait until every item is answered."""
         with self._changed:
-            self._waiters += 1
-            self._changed.wait_for(lambda: not self._count)
-            self._waiters -= 1
+            while self._count:
+                self._changed.wait()
 
     def close(self) -> None:
         """Wait until every item is answered, then end the pipeline."""

@@ -84,6 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         self._queued = 0
         self._write_paused = False
         self._read_paused = False
+        self._frames: list[Frame] = []
+        self._again: asyncio.Handle | None = None
         self._drained: list[asyncio.Future[None]] = []
         self._closed = self._loop.create_future()
         self._error: Exception | None = None
@@ -119,17 +121,49 @@ class Connection(asyncio.BufferedProtocol):
                 frame = reader.received(nbytes)
                 if frame is None:
                     return
-                self._take(frame)
+                self._frames.append(frame)
             else:
-                frames: list[Frame] = []
-                reader.parse(_receive_buffer()[: len(reader.rest) + nbytes], frames)
-                if not frames:
-                    return
-                for frame in frames:
-                    self._take(frame)
-            self._handlers.on_batch_end(self)
+                reader.parse(_receive_buffer()[: len(reader.rest) + nbytes], self._frames)
+            self._dispatch()
         except ProtocolError as error:
             self.fail(error)
+
+    def _dispatch(self) -> None:
+        """Hand out what was received. Frames that are not wanted yet stay, and nothing more is read."""
+        frames, self._frames = self._frames, []
+        taken = 0
+        for frame in frames:
+            if self._held_back:
+                break
+            self._take(frame)
+            taken += 1
+        if taken:
+            self._handlers.on_batch_end(self)
+        if taken < len(frames) and not self.closing:
+            self._frames = frames[taken:]
+            self._read_or_not()
+
+    @property
+    def _held_back(self) -> bool:
+        """Whether the owner wants no more, or the other side takes no answers and so may not ask."""
+        if self._read_paused or self._again is not None:
+            return True
+        return self._accepted and (self._write_paused or self._queued > WRITE_HIGH_BYTES)
+
+    def _go_on(self) -> None:
+        """Hand out frames that stayed, in the next turn, if they are wanted now."""
+        if self._frames and self._again is None and not self._held_back:
+            self._again = self._loop.call_soon(self._dispatch_again)
+        else:
+            self._read_or_not()
+
+    def _dispatch_again(self) -> None:
+        self._again = None
+        try:
+            self._dispatch()
+        except ProtocolError as error:
+            self.fail(error)
+        self._read_or_not()
 
     def _take(self, frame: Frame) -> None:
         message = decode(frame.kind, frame.header, frame.payload)
@@ -151,8 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         for future in waiting:
             if not future.done():
                 future.set_result(None)
-        if self._accepted:
-            self._read_or_not()
+        self._go_on()
 
     def eof_received(self) -> bool:
         if self._reader.in_frame and self._error is None:
@@ -165,6 +198,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._out.clear()
+        self._frames.clear()
         self._queued = 0
         self.resume_writing()
         if not self._closed.done():
@@ -185,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def stalled_since(self, time_s: float) -> bool:
         """Whether half a frame is here, we read, and nothing has come since this loop time."""
-        return self._reader.in_frame and self.received_at < time_s and not (self._read_paused or self._write_paused)
+        return self._reader.in_frame and self.received_at < time_s and not self._held_back
 
     def send(self, message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()) -> None:
         """Send a frame at the end of this turn of the loop. Its buffers must not change until they are sent. Does
@@ -217,6 +251,8 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(b"".join(out))
         else:
             transport.writelines(joined(out))
+        if self._frames:
+            self._go_on()
 
     async def drain(self) -> None:
         """Wait while more than about WRITE_HIGH_BYTES are unsent."""
@@ -227,18 +263,18 @@ class Connection(asyncio.BufferedProtocol):
             await future
 
     def pause_reading(self) -> None:
-        """Take no more from the socket; frames of the read that is under way still come."""
+        """Hand out no more frames and take no more from the socket until `resume_reading`."""
         self._read_paused = True
         self._read_or_not()
 
     def resume_reading(self) -> None:
         self._read_paused = False
-        self._read_or_not()
+        self._go_on()
 
     def _read_or_not(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if self._read_paused or (self._accepted and self._write_paused):
+        if self._frames or self._held_back:
             self._transport.pause_reading()  # a no-op when it is paused
         else:
             self._transport.resume_reading()

@@ -1,0 +1,175 @@
+"""The asyncio client has the same names as the blocking one, and the same manners."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Coroutine
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dledger.client import Appended, AsyncClient, AsyncStage, Client, Committed
+from dledger.errors import OffsetOutOfRange, OutcomeUnknown, ProducerFenced, TopicNotFound, TransactionError
+from dledger.messages.client import AppendRequest, ExecuteRequest, FetchRequest
+from dledger.messages.codes import Code
+from dledger.net import run
+
+
+def with_client(group: Any, settings: dict[str, Any], work: Any) -> Any:
+    """Run ``work(client)`` on a loop of its own."""
+
+    async def main() -> Any:
+        async with AsyncClient(group.bootstrap, **settings) as client:
+            await client.create_topic("t")
+            return await work(client)
+
+    coroutine: Coroutine[Any, Any, Any] = main()
+    return run(coroutine)
+
+
+def batch(*values: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
+
+
+def numbered(count: int) -> list[bytes]:
+    return [str(n).encode() for n in range(count)]
+
+
+def test_both_clients_have_the_same_names_and_parameters() -> None:
+    names = {name for name in vars(Client) if not name.startswith("_")}
+    assert {name for name in vars(AsyncClient) if not name.startswith("_")} == names
+    for name in names:
+        blocking, other = getattr(Client, name), getattr(AsyncClient, name)
+        if callable(blocking):
+            assert inspect.signature(blocking).parameters.keys() == inspect.signature(other).parameters.keys()
+
+
+def test_append_and_read_and_offsets(group: Any, fast: dict[str, Any]) -> None:
+    async def work(client: AsyncClient) -> None:
+        assert await client.append("t", [b"a", b"b"]) == Appended("t", 0, 0, 2)
+        assert await client.append_batch("t", 0, batch(b"c")) == Appended("t", 0, 2, 3)
+        found = [b async for b in client.read("t", 0, 1)]
+        assert [v for b in found for v in b.column("value").to_pylist()] == [b"b", b"c"]
+        assert await client.end_offsets("t") == {0: 3}
+        assert await client.begin_offsets("t") == {0: 0}
+        assert await client.offsets_for_times("t", 0) == {0: 0}
+        assert (await client.offsets(["t"])).offsets == {"t": {0: 3}}
+        assert (await client.split("t", 0, 0, 3, 1 << 20))[-1].end == 3
+        assert [info.name for info in await client.topics()] == ["t"]
+        await client.commit_offsets("g1", {"t": {0: 2}})
+        assert (await client.group("g1")).offsets == {"t": {0: 2}}
+        assert await client.groups() == ["g1"]
+        assert set(await client.status()) == {"n0", "n1", "n2"}
+        await client.transfer("n1")
+        assert (await client.append("t", b"d")).start == 3
+        with pytest.raises(OffsetOutOfRange):
+            _ = [b async for b in client.read("t", 0, 9)]
+        with pytest.raises(TopicNotFound):
+            await client.append("missing", b"x")
+        await client.delete_topic("t")
+
+    with_client(group, fast, work)
+
+
+def test_appends_at_the_same_time_are_each_stored_once(group: Any, fast: dict[str, Any]) -> None:
+    group.fault(AppendRequest, None, "lose", None, "drop", Code.NOT_LEADER, ("done", Code.TERM_CHANGED))
+
+    async def work(client: AsyncClient) -> None:
+        await asyncio.gather(*[client.append("t", value) for value in numbered(40)])
+
+    with_client(group, fast, work)
+    assert sorted(group.values("t")) == sorted(numbered(40))
+
+
+def test_append_never_answered_is_outcome_unknown(group: Any, fast: dict[str, Any]) -> None:
+    async def work(client: AsyncClient) -> None:
+        group.fault(AppendRequest, "lose", *["drop"] * 2000)
+        with pytest.raises(OutcomeUnknown):
+            await client.append("t", b"a")
+        group.faults.clear()
+        assert (await client.append("t", b"b")).start == 1
+
+    with_client(group, {**fast, "request_timeout_ms": 200}, work)
+
+
+def test_append_that_is_cancelled_does_not_spoil_the_next_one(group: Any, fast: dict[str, Any]) -> None:
+    async def work(client: AsyncClient) -> None:
+        await client.append("t", b"a")
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+
+        def silence() -> str:
+            loop.call_soon_threadsafe(arrived.set)
+            return "silence"
+
+        group.fault(AppendRequest, silence)
+        cut = asyncio.create_task(client.append("t", b"b"))
+        await arrived.wait()
+        cut.cancel()
+        assert await client.append("t", b"c") == Appended("t", 0, 1, 2)
+
+    with_client(group, fast, work)
+
+
+def test_read_falls_over_to_another_replica(group: Any, fast: dict[str, Any]) -> None:
+    group.behind = {"n2"}
+
+    async def work(client: AsyncClient) -> list[bytes]:
+        for value in numbered(10):
+            await client.append("t", value)
+        group.fault(FetchRequest, "drop", Code.CORRUPT_ENTRY)
+        found = client.fetch_bodies("t", 0, 0, 10, max_bytes=1, replica="n2")
+        return [b.base_offset async for b, _ in found]
+
+    assert with_client(group, fast, work) == list(range(10))
+
+
+def test_producer_over_faults_stores_each_batch_once_and_in_order(group: Any, fast: dict[str, Any]) -> None:
+    group.fault(AppendRequest, None, "lose", None, "drop", Code.NOT_LEADER, Code.LEADER_PENDING_FULL)
+
+    async def work(client: AsyncClient) -> list[int]:
+        async with await client.producer("t") as producer:
+            futures = [await producer.append_batch(0, batch(value)) for value in numbered(100)]
+            futures += [await producer.append(value) for value in numbered(100)]
+            await producer.flush()
+            return [future.result().start for future in futures]
+
+    assert with_client(group, {**fast, "max_in_flight": 16}, work) == list(range(200))
+    assert group.values("t") == numbered(100) * 2
+
+
+def test_producer_with_a_name_fences_the_one_before(group: Any, fast: dict[str, Any]) -> None:
+    async def work(client: AsyncClient) -> None:
+        old = await client.producer("t", name="mine")
+        async with await client.producer("t", name="mine") as new:
+            with pytest.raises(ProducerFenced):
+                await (await old.append(b"zombie"))
+            assert (await (await new.append(b"a"))).start == 0
+        await old.close()
+
+    with_client(group, fast, work)
+
+
+def test_transaction_is_seen_after_its_commit_and_safe_to_repeat(group: Any, fast: dict[str, Any]) -> None:
+    async def work(client: AsyncClient) -> None:
+        group.fault(ExecuteRequest, "lose")
+        for repeated in (False, True):
+            async with await client.transaction("w", 1) as transaction:
+                await transaction.append("t", [b"a", b"b"])
+                await transaction.append("t", b"c")
+            assert await transaction.commit() == Committed(repeated, {"t": {0: (0, 3)}}, 3)
+        with contextlib.suppress(KeyError):
+            async with await client.transaction("w", 2) as transaction:
+                await transaction.append("t", b"x")
+                raise KeyError
+        stage = await client.stage("w", 3)
+        assert isinstance(stage, AsyncStage)
+        await client.abort_transaction("w", 3)
+        await stage.append_batch("t", 0, batch(b"x"))
+        with pytest.raises(TransactionError):
+            await stage.close()
+
+    with_client(group, fast, work)
+    assert group.values("t") == [b"a", b"b", b"c"]

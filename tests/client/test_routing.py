@@ -1,0 +1,186 @@
+"""Whom to ask, when again, and what to say in the end: without sockets and without a clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.client.routing import Ask, Call, Patience, Probe, Routes, Terms, Wait
+from dledger.client.verdict import VERDICTS, Verdict, error_for, verdict
+from dledger.errors import (
+    Behind,
+    DiskFull,
+    DLedgerError,
+    NotLeader,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    QueueFull,
+    TopicNotFound,
+    Unavailable,
+)
+from dledger.messages.client import MetadataResponse
+from dledger.messages.codes import Code
+from dledger.types import NodeId
+
+PEERS = {"n0": "a:1", "n1": "b:1", "n2": "c:1"}
+WRITE = Terms(what="write", writes=True)
+ONCE = Terms(what="write", writes=True, repeatable=False)
+READ = Terms(what="read")
+
+
+def metadata(leader: str = "n0") -> MetadataResponse:
+    return MetadataResponse(code=Code.SUCCESS, group="g", leader_id=NodeId(leader), peers=PEERS)
+
+
+def routes(leader: str = "n0") -> Routes:
+    known = Routes(["boot:1"])
+    known.learned(metadata(leader))
+    return known
+
+
+def call(known: Routes, terms: Terms = WRITE) -> Call:
+    return Call(known, terms, Patience(1000, 20, 250), 0, lambda: 0.5)
+
+
+def test_call_that_knows_nobody_probes_then_asks_the_leader() -> None:
+    known = Routes(["boot:1"])
+    one = call(known)
+    assert one.step(0) == Probe("boot:1")
+    one.learned("boot:1", metadata("n1"))
+    assert one.step(0) == Ask("b:1")
+    assert one.answered("b:1", Code.SUCCESS, "", "", 0)
+    assert known.group == "g"
+
+
+def test_call_redirected_goes_to_the_hinted_leader_at_once_then_slower() -> None:
+    one = call(routes("n0"))
+    assert one.step(0) == Ask("a:1")
+    assert not one.answered("a:1", Code.NOT_LEADER, "", "n2", 0)
+    assert one.step(0) == Ask("c:1")
+    assert not one.answered("c:1", Code.NOT_LEADER, "", "n0", 0)
+    assert isinstance(one.step(0), Wait)
+    assert one.step(0) == Ask("a:1")
+
+
+def test_call_redirected_to_nobody_waits_and_probes() -> None:
+    one = call(routes("n0"))
+    assert not one.answered("a:1", Code.NOT_LEADER, "", "", 0)
+    assert isinstance(one.step(0), Wait)
+    assert isinstance(one.step(0), Probe)
+
+
+def test_call_does_not_believe_who_names_a_dead_leader() -> None:
+    one = call(routes("n0"))
+    one.unreachable("a:1", "refused")
+    pauses = []
+    for _ in range(6):
+        step = one.step(0)
+        if isinstance(step, Wait):
+            pauses.append(step.ms)
+        elif isinstance(step, Probe):
+            one.learned(step.address, metadata("n0"))
+        else:
+            one.unreachable(step.address, "refused")
+    assert pauses == sorted(pauses)
+    assert len(pauses) >= 2
+
+
+def test_pauses_grow_to_the_longest_one() -> None:
+    one = call(routes())
+    pauses = []
+    for _ in range(8):
+        one.answered("a:1", Code.LEADER_PENDING_FULL, "", "", 0)
+        step = one.step(0)
+        assert isinstance(step, Wait)
+        pauses.append(step.ms)
+        assert isinstance(one.step(0), Ask)
+    assert pauses == [20, 40, 80, 160, 250, 250, 250, 250]
+
+
+@pytest.mark.parametrize(
+    ("terms", "code", "expected"),
+    [
+        (WRITE, Code.LEADER_NOT_READY, Unavailable),
+        (WRITE, Code.LEADER_PENDING_FULL, QueueFull),
+        (WRITE, Code.WAIT_QUORUM_ACK_TIMEOUT, OutcomeUnknown),
+        (WRITE, Code.DISK_ERROR, OutcomeUnknown),
+        (WRITE, Code.INTERNAL_ERROR, OutcomeUnknown),
+        (READ, Code.TIMEOUT, Unavailable),
+        (READ, Code.BEHIND, Behind),
+    ],
+)
+def test_call_out_of_time_says_the_truth(terms: Terms, code: Code, expected: type[DLedgerError]) -> None:
+    one = call(routes(), terms)
+    one.answered("a:1", code, "text", "", 0)
+    with pytest.raises(expected) as caught:
+        one.step(1000)
+    assert type(caught.value) is expected
+    assert caught.value.definite is (expected is not OutcomeUnknown)
+
+
+@pytest.mark.parametrize("code", [Code.TERM_CHANGED, Code.WAIT_QUORUM_ACK_TIMEOUT, Code.INTERNAL_ERROR])
+def test_call_that_must_not_be_repeated_stops_at_the_first_unclear_answer(code: Code) -> None:
+    with pytest.raises(OutcomeUnknown):
+        call(routes(), ONCE).answered("a:1", code, "", "", 0)
+    with pytest.raises(OutcomeUnknown):
+        call(routes(), ONCE).lost("a:1", "closed")
+
+
+def test_call_that_must_not_be_repeated_is_asked_again_when_nothing_was_sent() -> None:
+    one = call(routes(), ONCE)
+    one.unreachable("a:1", "refused")
+    assert not one.answered("b:1", Code.NOT_LEADER, "", "n2", 0)
+    with pytest.raises(Unavailable):
+        one.step(1000)
+
+
+def test_once_unclear_a_later_definite_end_does_not_make_it_definite() -> None:
+    one = call(routes())
+    one.lost("a:1", "closed")
+    one.answered("b:1", Code.LEADER_NOT_READY, "", "", 0)
+    with pytest.raises(OutcomeUnknown):
+        one.step(1000)
+
+
+@pytest.mark.parametrize(("sequenced", "expected"), [(True, OutcomeUnknown), (False, TopicNotFound)])
+def test_refusal_after_an_unclear_attempt(sequenced: bool, expected: type[DLedgerError]) -> None:
+    """A repeat of an append that is refused says nothing of the first attempt; a repeat of a command does."""
+    one = call(routes(), Terms(what="x", writes=True, sequenced=sequenced))
+    one.lost("a:1", "closed")
+    with pytest.raises(expected):
+        one.answered("b:1", Code.UNKNOWN_TOPIC, "", "", 0)
+
+
+def test_full_disk_is_waited_for_only_so_long() -> None:
+    one = Call(routes(), WRITE, Patience(60_000, 20, 250), 0, lambda: 0.5)
+    assert not one.answered("a:1", Code.DISK_FULL, "", "", 1)
+    assert not one.answered("a:1", Code.DISK_FULL, "", "", 2000)
+    with pytest.raises(DiskFull):
+        one.answered("a:1", Code.DISK_FULL, "", "", 4000)
+
+
+def test_call_to_one_node_asks_nobody_else() -> None:
+    one = call(routes(), Terms(what="status", address="c:1"))
+    assert one.step(0) == Ask("c:1")
+    one.unreachable("c:1", "refused")
+    assert isinstance(one.step(0), Wait)
+    assert one.step(0) == Ask("c:1")
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_every_code_has_an_error_that_agrees_with_its_verdict(code: Code) -> None:
+    if code is Code.SUCCESS:
+        return
+    error = error_for(code, "", "x")
+    assert error.definite is (verdict(code) is not Verdict.UNCLEAR)
+    if verdict(code) is Verdict.AGAIN and code is not Code.DISK_FULL:
+        assert error.retriable
+    assert code in VERDICTS or verdict(code) is Verdict.FAILED
+
+
+def test_errors_carry_what_helps() -> None:
+    refused = error_for(Code.NOT_LEADER, "", "x", "n2")
+    assert isinstance(refused, NotLeader)
+    assert refused.leader_id == "n2"
+    outside = error_for(Code.OFFSET_OUT_OF_RANGE, "", "x", begin=3, end=9)
+    assert isinstance(outside, OffsetOutOfRange)
+    assert (outside.begin, outside.end) == (3, 9)

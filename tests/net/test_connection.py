@@ -1,0 +1,413 @@
+"""Connections over real sockets: many frames, large frames, slow and hostile other sides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from dledger.errors import ConfigError, PortInUse, ProtocolError, Unavailable
+from dledger.messages.client import (
+    AppendRequest,
+    AppendResponse,
+    HelloRequest,
+    HelloResponse,
+    StatusRequest,
+    StatusResponse,
+)
+from dledger.messages.codes import Code
+from dledger.net import Connection, Handlers, Limits, Listener, Patience, connect, listen, run
+from dledger.net.connection import JOIN_BYTES, OnConnection, joined
+from dledger.net.loop import loop_factory
+from dledger.wire import encode
+
+HELLO = b"".join(encode(HelloRequest(), 1))
+
+
+class Node:
+    """A listener that answers, and remembers what happened."""
+
+    def __init__(self) -> None:
+        self.opened: list[Connection] = []
+        self.frames: list[tuple[int, Any, bytes]] = []
+        self.batches: list[int] = []
+        self.closed: list[Exception | None] = []
+        self.changed = asyncio.Event()
+        self.listener: Listener | None = None
+        self.quiet = False
+        self.on_measure: OnConnection = lambda connection: None
+
+    async def open(self, limits: Limits = Limits(payload_bytes=8 << 20), **patience: Any) -> str:
+        self.listener = await listen(
+            "127.0.0.1", 0, self.on_open, self.on_frame, self.on_close, limits,
+            on_batch_end=self.on_batch_end, patience=Patience(**patience),
+        )  # fmt: skip
+        return f"127.0.0.1:{self.listener.port}"
+
+    def on_open(self, connection: Connection) -> None:
+        self.opened.append(connection)
+        self.changed.set()
+
+    def on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        self.frames.append((request_id, message, bytes(payload)))
+        if not self.quiet:
+            if isinstance(message, HelloRequest):
+                connection.send(HelloResponse(code=Code.SUCCESS), request_id)
+            elif isinstance(message, AppendRequest):
+                connection.send(AppendResponse(code=Code.SUCCESS, base_offset=len(payload)), request_id)
+            elif isinstance(message, StatusRequest):
+                connection.send(StatusResponse(code=Code.SUCCESS, status={"x": b"y" * 60_000}), request_id)
+        self.changed.set()
+
+    def on_batch_end(self, connection: Connection) -> None:
+        self.on_measure(connection)
+        self.batches.append(len(self.frames))
+        self.changed.set()
+
+    def on_close(self, connection: Connection, error: Exception | None) -> None:
+        self.closed.append(error)
+        self.changed.set()
+
+    async def until(self, wanted: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not wanted():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Caller:
+    """The other end."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, Any]] = []
+        self.closed: list[Exception | None] = []
+        self.changed = asyncio.Event()
+        self.connection: Connection | None = None
+
+    async def open(self, address: str, hello: bool = True) -> Connection:
+        handlers = Handlers(on_frame=self.on_frame, on_close=self.on_close)
+        self.connection = await connect(address, handlers, Limits(), 5)
+        if hello:
+            self.connection.send(HelloRequest(), 0)
+        return self.connection
+
+    def on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        self.answers.append((request_id, message))
+        self.changed.set()
+
+    def on_close(self, connection: Connection, error: Exception | None) -> None:
+        self.closed.append(error)
+        self.changed.set()
+
+    until = Node.until
+
+
+Work = Callable[[Node], Awaitable[None]]
+
+
+def with_node(work: Work, loop: str = "fast") -> None:
+    async def main() -> None:
+        node = Node()
+        try:
+            await work(node)
+        finally:
+            if node.listener:
+                await node.listener.close()
+
+    if loop == "fast":
+        run(main())
+    else:
+        asyncio.run(main())
+
+
+def dial(address: str) -> socket.socket:
+    host, port = address.split(":")
+    return socket.create_connection((host, int(port)), 10)
+
+
+async def ends(sock: socket.socket) -> bytes:
+    """What comes until the other side closes."""
+
+    def read() -> bytes:
+        data = b""
+        try:
+            while piece := sock.recv(65536):
+                data += piece
+        except ConnectionResetError:
+            return data
+        return data
+
+    return await asyncio.to_thread(read)
+
+
+@pytest.mark.parametrize("loop", ["fast", "plain"])
+def test_frames_of_all_sizes_arrive_in_order(loop: str) -> None:
+    sizes = [0, 1, 1000, 70_000, 300_000, 5, 4 << 20, 2, *([100] * 500), 200_000]
+
+    async def work(node: Node) -> None:
+        caller = Caller()
+        connection = await caller.open(await node.open())
+        payloads = [bytes([n % 256]) * size for n, size in enumerate(sizes)]
+        for n, payload in enumerate(payloads):
+            connection.send(AppendRequest(), n + 1, [payload[:10], payload[10:]])
+            await connection.drain()
+        await caller.until(lambda: len(caller.answers) > len(sizes))
+        assert [payload for _, _, payload in node.frames[1:]] == payloads
+        assert [(rid, m.base_offset) for rid, m in caller.answers[1:]] == [(n + 1, s) for n, s in enumerate(sizes)]
+        assert len(node.batches) < len(node.frames)
+        assert node.batches[-1] == len(node.frames)
+        connection.close()
+        await node.until(lambda: node.closed == [None])
+
+    with_node(work, loop)
+
+
+def test_payloads_stay_as_they_were_while_more_arrives() -> None:
+    """The receive buffer is used again; a payload that was handed out is not in it."""
+
+    async def work(node: Node) -> None:
+        kept: list[memoryview] = []
+        node.on_frame = lambda c, rid, m, payload: (kept.append(payload), node.changed.set())  # type: ignore[method-assign]
+        caller = Caller()
+        connection = await caller.open(await node.open())
+        for n in range(50):
+            connection.send(AppendRequest(), n, [bytes([n]) * 10_000])
+        await node.until(lambda: len(kept) == 51)
+        assert [bytes(p) for p in kept[1:]] == [bytes([n]) * 10_000 for n in range(50)]
+
+    with_node(work)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", "starts with"),
+        (b"".join(encode(StatusRequest(), 1)), "first frame is StatusRequest"),
+        (b"".join(encode(HelloRequest(group="g" * 70_000), 1)), "over the limit"),
+        (HELLO[:24] + b"\xc1" + HELLO[25:], "CRC"),
+        (HELLO + b"".join(encode(AppendRequest(), 1, [bytes(9 << 20)]))[:100], "payload of 9437184 bytes is over"),
+        (HELLO + HELLO[:-1] + b"\x00", "CRC"),
+        (HELLO + b"\n\x1b[31mred\n" * 10, "starts with"),
+    ],
+    ids=["http", "no hello", "large hello", "bad hello", "large frame", "bad frame", "terminal escapes"],
+)
+def test_garbage_closes_its_connection_with_one_line_and_nothing_else(
+    data: bytes, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(node: Node) -> None:
+        address = await node.open()
+        good = Caller()
+        await good.open(address)
+        await good.until(lambda: len(good.answers) == 1)
+        with dial(address) as sock, caplog.at_level(logging.DEBUG, "dledger.net"):
+            sock.sendall(data)
+            await ends(sock)
+        await node.until(lambda: len(node.closed) == 1)
+        assert isinstance(node.closed[0], ProtocolError)
+        assert good.connection is not None
+        good.connection.send(StatusRequest(), 5)
+        await good.until(lambda: len(good.answers) == 2)
+        (line,) = [r.getMessage() for r in caplog.records if r.name == "dledger.net"]
+        assert says in line
+        assert line.isprintable()
+
+    with_node(work)
+
+
+@pytest.mark.parametrize("size", [1, 23, 24, len(HELLO) - 1, len(HELLO) + 10])
+def test_stream_that_ends_inside_a_frame_closes_the_connection(size: int) -> None:
+    async def work(node: Node) -> None:
+        with dial(await node.open()) as sock:
+            sock.sendall((HELLO + HELLO)[:size])
+            sock.shutdown(socket.SHUT_WR)
+            await ends(sock)
+        await node.until(lambda: len(node.closed) == 1)
+        assert "ended inside a frame" in str(node.closed[0])
+        assert len(node.frames) == (1 if size > len(HELLO) else 0)
+
+    with_node(work)
+
+
+def test_who_never_says_hello_is_closed() -> None:
+    async def work(node: Node) -> None:
+        with dial(await node.open(hello_s=0.02, sweep_s=0.01)) as sock:
+            sock.sendall(HELLO[:5])
+            assert await ends(sock) == b""
+        await node.until(lambda: len(node.closed) == 1)
+        assert "no hello" in str(node.closed[0])
+
+    with_node(work)
+
+
+def test_who_stalls_inside_a_frame_is_closed_and_who_is_idle_is_not() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open(stall_s=0.02, sweep_s=0.01)
+        idle = Caller()
+        await idle.open(address)
+        await idle.until(lambda: len(idle.answers) == 1)
+        with dial(address) as sock:
+            sock.sendall(HELLO + HELLO[:20])
+            await ends(sock)
+        await node.until(lambda: len(node.closed) == 1)
+        assert "stalled" in str(node.closed[0])
+        assert idle.connection is not None
+        idle.connection.send(StatusRequest(), 1)
+        await idle.until(lambda: len(idle.answers) == 2)
+
+    with_node(work)
+
+
+def test_too_many_connections_are_refused_and_the_others_live() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open(max_connections=2)
+        callers = [Caller() for _ in range(3)]
+        for caller in callers:
+            await caller.open(address)
+        await callers[2].until(lambda: len(callers[2].closed) == 1)
+        for caller in callers[:2]:
+            await caller.until(lambda caller=caller: len(caller.answers) == 1)  # type: ignore[misc]
+        assert node.listener is not None
+        assert len(node.listener.connections) == 2
+
+    with_node(work)
+
+
+@pytest.mark.parametrize("loop", ["fast", "plain"])
+def test_who_does_not_take_answers_is_not_read_from(loop: str) -> None:
+    """Back-pressure: a client that asks and asks without reading must not fill the node's memory. Many small requests
+    come in one read, and each may have a large answer; they wait too."""
+
+    async def work(node: Node) -> None:
+        address = await node.open()
+        with dial(address) as sock:
+            most = 0
+
+            def measure(connection: Connection) -> None:
+                nonlocal most
+                most = max(most, connection.unsent_bytes)
+
+            node.on_measure = measure
+            requests = HELLO + b"".join(encode(StatusRequest(), 1)) * 500
+            await asyncio.to_thread(sock.sendall, requests)
+            await node.until(lambda: len(node.frames) > 10)
+            sock.setblocking(False)
+            received = 0
+            while received < 500 * 60_000:
+                received += len(await asyncio.get_running_loop().sock_recv(sock, 1 << 20))
+            assert len(node.frames) == 501
+            assert most < 4 << 20
+
+    with_node(work, loop)
+
+
+def test_paused_reading_stops_frames_until_it_is_resumed() -> None:
+    async def work(node: Node) -> None:
+        caller = Caller()
+        connection = await caller.open(await node.open())
+        await caller.until(lambda: len(caller.answers) == 1)
+        served = node.opened[0]
+        served.pause_reading()
+        served.pause_reading()
+        connection.send(StatusRequest(), 1)
+        connection.flush()
+        served.send(StatusResponse(code=Code.SUCCESS), 99)
+        await caller.until(lambda: len(caller.answers) == 2)
+        assert len(node.frames) == 1
+        served.resume_reading()
+        await node.until(lambda: len(node.frames) == 2)
+
+    with_node(work)
+
+
+def test_drain_waits_for_a_slow_reader_and_ends_when_it_goes() -> None:
+    async def work(node: Node) -> None:
+        caller = Caller()
+        connection = await caller.open(await node.open())
+        await caller.until(lambda: len(caller.answers) == 1)
+        node.opened[0].pause_reading()
+        for n in range(16):
+            connection.send(AppendRequest(), n, [bytes(1 << 20)])
+        waiting = asyncio.ensure_future(connection.drain())
+        done, _ = await asyncio.wait([waiting], timeout=0.05)
+        assert not done
+        assert connection.unsent_bytes > 1 << 20
+        node.opened[0].abort()
+        await waiting
+        assert connection.closing
+        connection.send(StatusRequest(), 1)
+        assert connection.unsent_bytes == 0
+
+    with_node(work)
+
+
+def test_close_sends_what_is_unsent() -> None:
+    async def work(node: Node) -> None:
+        caller = Caller()
+        connection = await caller.open(await node.open())
+        for n in range(5):
+            connection.send(AppendRequest(), n, [bytes(1 << 20)])
+        connection.close()
+        await connection.wait_closed()
+        await node.until(lambda: len(node.closed) == 1)
+        assert len(node.frames) == 6
+
+    with_node(work)
+
+
+def test_listener_that_closes_sends_what_is_unsent_and_frees_its_port() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open()
+        caller = Caller()
+        await caller.open(address)
+        await caller.until(lambda: len(caller.answers) == 1)
+        node.opened[0].send(StatusResponse(code=Code.SUCCESS), 42)
+        assert node.listener is not None
+        await node.listener.close()
+        await caller.until(lambda: len(caller.closed) == 1)
+        assert caller.answers[-1][0] == 42
+        with pytest.raises(Unavailable):
+            await connect(address, Handlers(on_frame=caller.on_frame, on_close=caller.on_close), Limits(), 1)
+
+    with_node(work)
+
+
+def test_port_in_use_is_said_and_so_is_a_host_of_somebody_else() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open()
+        port = int(address.split(":")[1])
+        other = Node()
+        with pytest.raises(PortInUse, match=str(port)):
+            await listen("127.0.0.1", port, other.on_open, other.on_frame, other.on_close, Limits())
+        with pytest.raises(ConfigError, match="192"):
+            await listen("192.0.2.1", 0, other.on_open, other.on_frame, other.on_close, Limits())
+
+    with_node(work)
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:", ":5", "host:0", "host:70000", "host:x"])
+def test_address_that_cannot_be_is_refused(address: str) -> None:
+    async def main() -> None:
+        caller = Caller()
+        with pytest.raises(ConfigError, match="host:port"):
+            await caller.open(address)
+
+    run(main())
+
+
+def test_small_buffers_are_joined_and_large_ones_are_not_copied() -> None:
+    large = bytearray(JOIN_BYTES)
+    pieces = joined([b"a", b"b", large, b"c", b"", b"d", large, large])
+    assert [bytes(p) for p in pieces] == [b"ab", bytes(large), b"cd", bytes(large), bytes(large)]
+    assert pieces[1] is large
+    assert joined([]) == []
+
+
+def test_loop_is_uvloop_where_it_is_installed() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    loop = loop_factory()()
+    assert isinstance(loop, uvloop.Loop)
+    loop.close()

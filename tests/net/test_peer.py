@@ -1,0 +1,226 @@
+"""The link to a peer comes back by itself, keeps order, and never holds more than its bound."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from dledger.messages.client import HelloRequest, HelloResponse
+from dledger.messages.codes import Code
+from dledger.messages.entry import LogEnd, stamp
+from dledger.messages.peer import HeartBeatRequest, PushEntryRequest, PushType
+from dledger.net import Connection, Limits, Listener, PeerLink, listen, run
+from dledger.types import NodeId, Term
+
+N0, N1 = NodeId("n0"), NodeId("n1")
+
+
+def beat(number: int) -> HeartBeatRequest:
+    return HeartBeatRequest(group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, round=number)
+
+
+class Peer:
+    """The node at the other end."""
+
+    def __init__(self, code: Code = Code.SUCCESS) -> None:
+        self.code = code
+        self.rounds: list[int] = []
+        self.bodies: list[bytes] = []
+        self.hellos: list[HelloRequest] = []
+        self.connections: list[Connection] = []
+        self.changed = asyncio.Event()
+        self.listener: Listener | None = None
+
+    async def open(self, port: int = 0) -> str:
+        self.listener = await listen("127.0.0.1", port, self.connections.append, self.on_frame, self.on_close, Limits())
+        return f"127.0.0.1:{self.listener.port}"
+
+    def on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        if isinstance(message, HelloRequest):
+            self.hellos.append(message)
+            connection.send(HelloResponse(code=self.code, message="not of our group"), request_id)
+        elif isinstance(message, PushEntryRequest):
+            self.bodies += [bytes(entry.body) for entry in message.entries]
+        else:
+            self.rounds.append(message.round)
+        self.changed.set()
+
+    def on_close(self, connection: Connection, error: Exception | None) -> None:
+        self.changed.set()
+
+    async def until(self, wanted: Any) -> None:
+        async with asyncio.timeout(20):
+            while not wanted():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+def test_link_sends_in_order_after_hello_also_what_was_sent_before_it_was_open() -> None:
+    async def main() -> None:
+        peer = Peer()
+        address = await peer.open()
+        link = PeerLink(lambda: address, HelloRequest(group="g", node_id="n1"))
+        link.start()
+        for number in range(100):
+            link.send(beat(number))
+        await peer.until(lambda: len(peer.rounds) == 100)
+        assert peer.rounds == list(range(100))
+        assert peer.hellos == [HelloRequest(group="g", node_id="n1")]
+        assert link.connected
+        await link.close()
+        assert peer.listener is not None
+        await peer.listener.close()
+
+    run(main())
+
+
+def test_link_carries_entries_byte_for_byte() -> None:
+    async def main() -> None:
+        peer = Peer()
+        address = await peer.open()
+        link = PeerLink(lambda: address, HelloRequest(group="g", node_id="n1"))
+        link.start()
+        end, entries = LogEnd(), []
+        for body in (b"small", bytes(200_000), b"", b"x" * 1_000_000):
+            entries.append(stamp(end, Term(1), 1, body, 8 << 20))
+            end = LogEnd.after(entries[-1])
+        link.send(
+            PushEntryRequest(group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, type=PushType.APPEND,
+                             entries=tuple(entries))
+        )  # fmt: skip
+        await peer.until(lambda: len(peer.bodies) == 4)
+        assert peer.bodies == [entry.body for entry in entries]
+        await link.close()
+        assert peer.listener is not None
+        await peer.listener.close()
+
+    run(main())
+
+
+def test_link_reconnects_when_the_peer_comes_back_at_another_address() -> None:
+    async def main() -> None:
+        peer = Peer()
+        where = {"address": await peer.open()}
+        changes: list[bool] = []
+        gone = asyncio.Event()
+
+        def changed(up: bool) -> None:
+            changes.append(up)
+            if not up:
+                gone.set()
+
+        link = PeerLink(lambda: where["address"], HelloRequest(group="g", node_id="n1"), on_change=changed)
+        link.start()
+        link.send(beat(1))
+        await peer.until(lambda: peer.rounds == [1])
+        assert peer.listener is not None
+        await peer.listener.close()
+        await gone.wait()
+        other = Peer()
+        where["address"] = await other.open()
+        await other.until(lambda: bool(other.hellos))
+        link.send(beat(2))
+        await other.until(lambda: 2 in other.rounds)
+        assert changes == [True, False, True]
+        await link.close()
+        assert other.listener is not None
+        await other.listener.close()
+
+    run(main())
+
+
+def test_link_drops_what_waited_for_a_peer_that_is_not_there() -> None:
+    """A peer that comes back needs today's messages, not those of an hour ago."""
+
+    async def main() -> None:
+        peer = Peer()
+        address = await peer.open()
+        assert peer.listener is not None
+        port = peer.listener.port
+        await peer.listener.close()
+        asked = asyncio.Event()
+        attempts = 0
+
+        def where() -> str:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 3:
+                asked.set()
+            return address
+
+        link = PeerLink(where, HelloRequest(group="g", node_id="n1"))
+        link.start()
+        link.send(beat(1))
+        await asked.wait()
+        assert link.dropped == 1
+        await peer.open(port)
+        await peer.until(lambda: bool(peer.hellos))
+        link.send(beat(2))
+        await peer.until(lambda: bool(peer.rounds))
+        assert peer.rounds == [2]
+        await link.close()
+        await peer.listener.close()
+
+    run(main())
+
+
+def test_link_without_a_known_address_waits_for_one() -> None:
+    async def main() -> None:
+        peer = Peer()
+        addresses: dict[str, str] = {}
+        link = PeerLink(lambda: addresses["n0"], HelloRequest(group="g", node_id="n1"))
+        link.start()
+        await asyncio.sleep(0)
+        addresses["n0"] = await peer.open()
+        await peer.until(lambda: bool(peer.hellos))
+        await link.close()
+        assert peer.listener is not None
+        await peer.listener.close()
+
+    run(main())
+
+
+def test_link_holds_no_more_than_its_bound() -> None:
+    async def main() -> None:
+        peer = Peer()
+        address = await peer.open()
+        link = PeerLink(lambda: address, HelloRequest(group="g", node_id="n1"), max_bytes=1 << 20)
+        link.start()
+        await peer.until(lambda: bool(peer.hellos))
+        peer.connections[0].pause_reading()
+        entry = stamp(LogEnd(), Term(1), 1, bytes(500_000), 8 << 20)
+        message = PushEntryRequest(
+            group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, type=PushType.APPEND, entries=(entry,)
+        )
+        for _ in range(100):
+            link.send(message)
+            await asyncio.sleep(0)
+        assert link.dropped > 0
+        assert link.unsent_bytes < 2 << 20
+        peer.connections[0].abort()
+        await link.close()
+        assert peer.listener is not None
+        await peer.listener.close()
+
+    run(main())
+
+
+def test_link_that_is_refused_says_so_once_and_tries_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        peer = Peer(Code.UNKNOWN_GROUP)
+        address = await peer.open()
+        link = PeerLink(lambda: address, HelloRequest(group="other", node_id="n1"))
+        link.start()
+        await peer.until(lambda: len(peer.hellos) == 3)
+        await link.close()
+        assert peer.listener is not None
+        await peer.listener.close()
+
+    with caplog.at_level(logging.WARNING, "dledger.net"):
+        run(main())
+    lines = [r.getMessage() for r in caplog.records if r.name == "dledger.net"]
+    assert len(lines) == 1
+    assert "UNKNOWN_GROUP not of our group" in lines[0]
