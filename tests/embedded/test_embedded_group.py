@@ -374,3 +374,27 @@ def test_node_that_cannot_start_does_not_keep_the_others_from_serving(
         with pytest.raises(WrongGroup):
             group.restart("n1")
         append(servers, "b")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_joins_a_running_group_and_cannot_start_a_stopped_one(tmp_path: Path, log_path: Path) -> None:
+    """Without the right to write anything into the directory."""
+    for parent in (tmp_path, *tmp_path.parents[:-1]):
+        parent.chmod(parent.stat().st_mode | 0o055)
+    script = """
+        import encodings.idna, os  # whatever is loaded late comes now: that user may not be able to read it
+        from dledger.errors import PathError
+        os.setuid(65534)
+        try:
+            with Client(connect_path(sys.argv[1])) as client:
+                client.append("t", b"theirs")
+        except PathError as error:
+            print(error)
+    """
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        append(group.bootstrap_servers, "ours")
+        with application(script, str(log_path)) as theirs:
+            assert line_of(theirs) == ""
+        assert values(group.bootstrap_servers) == ["ours", "theirs"]
+    with application(script, str(log_path)) as theirs:
+        assert "this user may not; change the permissions" in line_of(theirs)
