@@ -127,6 +127,32 @@ def test_B4_B5_B13_crash_at_every_operation_loses_nothing_that_was_promised(kit,
             raise AssertionError(f"killed at {at}, in front of {disk.trace[at - 2 : at + 1]}: {error}") from error
 
 
+def test_D15_whatever_a_store_says_at_start_survives_a_power_cut(kit):
+    """A killed process leaves pages and names that were never synced. The next one reads them, so it has to make
+    them durable before it acts on them: the log, the index, the term and vote, and the files it goes on in."""
+    total = operations(kit, Keeping.INLINE)
+    for at in range(total):
+        disk = MemoryDisk()
+        run = Run(kit, disk)
+        disk.kill_at = at
+        with pytest.raises(ProcessKilled):
+            run.live()
+        disk.reboot(power=False)
+        store = kit.open(disk, Keeping.MANUAL)
+        seen = store.end, store.hard_state
+        disk.reboot(power=True)
+        store = kit.open(disk, Keeping.MANUAL)
+        assert (store.end, store.hard_state) == seen
+        disk.reboot(power=False)
+        store = kit.open(disk, Keeping.MANUAL)
+        entries = kit.all(store) + kit.fill(store, [900, 900], term=9)
+        disk.reboot(power=True)
+        store = kit.open(disk)
+        assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+        store.close()
+        assert verify_store(kit.root, disk)["problems"] == []
+
+
 @pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed"])
 def test_crash_while_recovering_from_a_crash_recovers_all_the_same(kit, outcome):
     total = operations(kit, Keeping.MANUAL)
@@ -199,3 +225,61 @@ def test_truncated_entries_never_come_back(kit, disk):
     disk.reboot(power=True)
     store = kit.open(disk)
     assert store.end.position == Position(Term(2), Index(3))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_B4_B5_any_life_with_any_crashes_keeps_what_was_promised(kit, seed):
+    """Random appends, syncs, commits, cuts, votes and housekeeping; crashes anywhere, over several lives."""
+    dice = random.Random(seed)
+    disk = MemoryDisk()
+    run = Run(kit, disk, Keeping.MANUAL)
+    term, crashes = 1, 0
+    for life in range(8):
+        disk.kill_at = disk.operations + dice.randrange(1, 120)
+        disk.kill_short = dice.choice([None, 0, 10, 100, 600])
+        try:
+            store = kit.open(disk, dice.choice([Keeping.MANUAL, Keeping.INLINE]))
+            for _ in range(40):
+                term = _random_step(dice, run, store, term, salt=life)
+            store.close()
+        except ProcessKilled:
+            crashes += 1
+        disk.reboot(dice.random() < 0.5, dice.choice([None, dice.randrange]))
+        store = kit.open(disk, Keeping.MANUAL)
+        assert store.recovery.faulty == ()
+        entries = kit.all(store)
+        found = kit.bytes_of(entries)
+        assert found in (kit.bytes_of(run.log[: len(found)]), kit.bytes_of(run.older[: len(found)]))
+        assert len(found) - 1 >= max(run.durable, run.committed)
+        state = store.hard_state
+        assert (state.term, state.voted_for) in [(s.term, s.voted_for) for s in run.states[run.saved :]]
+        run.log, run.older, run.durable = entries, [], len(entries) - 1
+        run.committed = store.hard_state.commit_hint
+        run.states, run.saved = [state], 0
+        term = max(state.term, 1)
+        store.close()
+    assert crashes > 2
+    assert verify_store(kit.root, disk)["problems"] == []
+
+
+def _random_step(dice: random.Random, run: Run, store, term: int, salt: int) -> int:
+    what = dice.randrange(10)
+    if what <= 3 and store.hard_state.term >= term:
+        sizes = [dice.choice([0, 1, 40, 200, 500, 928]) for _ in range(dice.randrange(1, 5))]
+        run.append(store, sizes, term, salt)
+    elif what <= 5:
+        run.sync(store)
+        store.note_commit(Index(dice.randrange(-1, run.durable + 1)))
+        run.committed = max(run.committed, store._commit if store.durable.index == run.durable else -1)
+    elif what == 6:
+        store.keep()
+    elif what == 7 or store.hard_state.term < term:
+        term = max(store.hard_state.term, term) + dice.randrange(2)
+        state = store.hard_state
+        vote = state.voted_for if term == state.term else dice.choice([None, NodeId("n1"), NodeId("n2")])
+        run.save(store, HardState(Term(term), vote, state.commit_hint))
+    elif what == 8 and len(run.log) > 1:
+        after = dice.randrange(max(store._commit, -1), len(run.log))
+        if after < len(run.log) - 1:
+            run.truncate(store, after)
+    return term

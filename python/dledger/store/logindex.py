@@ -75,10 +75,10 @@ class LogIndex:
             if self.files.has(offset):
                 self.files.cut(offset)
 
-    def put_changed(self, entry: Entry) -> bool:
-        """Write an entry's unit unless it stands there already; says whether it was written."""
+    def put_again(self, entry: Entry) -> bool:
+        """Write an entry's unit whether it stands there or not, because what is read may be a page that an earlier
+        sync left unwritten (D15); says whether it was not there."""
         unit, offset = unit_of(entry), entry.index * UNIT_SIZE
-        if self.files.has(offset) and self.files.pread(offset, UNIT_SIZE) == unit:
-            return False
+        there = self.files.has(offset) and self.files.pread(offset, UNIT_SIZE) == unit
         self.put(entry.index, [unit])
-        return True
+        return not there

@@ -119,6 +119,7 @@ def open_parts(settings: StoreSettings, disk: Disk) -> Parts:
 
 def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock) -> Parts:
     root, notes = settings.directory, list[str]()
+    disk.fsync_dir(root.parent)
     for name in (STATE_FILE, MARK_FILE):
         if disk.exists(root / (name + NEW_SUFFIX)):
             disk.unlink(root / (name + NEW_SUFFIX))
@@ -134,7 +135,7 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock) -> Parts:
     _check_identity(settings, record)
     if state.damaged:
         notes.append(f"{STATE_FILE}: one of two copies was damaged; written again from the other one")
-        state.write_both(state.payload)
+    state.write_both(state.payload)  # what was read may be a page that a killed process left unsynced (D15)
     data = SegmentFiles(disk, root / "data", settings.segment_bytes)
     index = SegmentFiles(disk, root / "index", settings.index_file_bytes)
     data.check_layout()
@@ -191,7 +192,6 @@ def _create_state(settings: StoreSettings, disk: Disk, notes: list[str]) -> None
     identity = Identity(settings.group, settings.node_id, secrets.randbits(63))
     record = StateRecord(identity, hard_state, settings.segment_bytes, settings.index_file_bytes)
     _create(disk, root / STATE_FILE, STATE_MAGIC, record.pack())
-    disk.fsync_dir(root.parent)
 
 
 def _check_sizes(disk: Disk, directory: Path, setting: str, size: int) -> None:

@@ -76,8 +76,8 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
         found.rebuilt_units += _check_index(parts, start)
     seed = begin_chain if start is before else start.chain_crc
     walker = Walker(parts.data, start, None if seed < 0 else seed, known)
-    stop, reason = _walk(parts, walker, known, commit_hint, found)
-    end = _finish(parts, walker.end, stop, reason, known, found)
+    reason = _walk(parts, walker, known, commit_hint, found)
+    end = _finish(parts, walker.end, reason, known, found)
     if end.position.index < begin_index:
         end = LogEnd(NOWHERE if begin_index == 0 else end.position, begin_pos, max(begin_chain, 0))
     _drop_spare(parts, end)
@@ -179,27 +179,25 @@ def rebuild_index(data: SegmentFiles, index: LogIndex, start: int, stop: LogEnd)
         if pos >= min(start + data.file_size, stop.end_pos):
             break
         if isinstance(event, Good):
-            rebuilt += index.put_changed(event.entry)
+            rebuilt += index.put_again(event.entry)
         elif event.first == event.last:
             index.put(event.first, [damaged_unit(data, event).pack()])
     return rebuilt
 
 
-def _walk(
-    parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings
-) -> tuple[int, str]:
-    """Pass over the log; returns where it ends and why, "" when there is nothing behind."""
+def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings) -> str:
+    """Pass over the log; returns what is wrong behind its end, "" when nothing is there."""
     end, unsure = walker.end, False
     for event in walker.walk():
         if isinstance(event, Good):
             unsure = False
             found.scanned += 1
-            found.rebuilt_units += parts.index.put_changed(event.entry)
+            found.rebuilt_units += parts.index.put_again(event.entry)
             found.unverified |= not event.entry.verified
         elif isinstance(event, Bad):
             if _lost_pages(parts, event, known, commit_hint):
                 walker.end = end
-                return event.pos, (
+                return (
                     f"entry {event.first} at {event.pos}: {event.reason}; written but not synced when the system "
                     f"stopped, like all behind it (from {event.resume} on)"
                 )
@@ -211,7 +209,7 @@ def _walk(
                     f"{parts.data.path(end.end_pos)}: damage from entry {end.position.index} to the end of the log "
                     "leaves unknown where the log ends: empty the directory and let the node join again as a new one"
                 )
-            return _tail(parts, walker, event, commit_hint)
+            return _tail(walker, event, commit_hint)
         end = walker.end
     raise AssertionError("a walk ends with Finish")
 
@@ -250,7 +248,7 @@ def damaged_unit(data: SegmentFiles, event: Bad) -> Unit:
     return Unit(max(fields[0], 1), event.pos, size, event.first, Term(max(fields[3], 0)))
 
 
-def _tail(parts: Parts, walker: Walker, event: Finish, commit_hint: Index) -> tuple[int, str]:
+def _tail(walker: Walker, event: Finish, commit_hint: Index) -> str:
     due = walker.end.position.index + 1
     if event.reason and due <= commit_hint:
         raise CorruptStore(
@@ -258,11 +256,10 @@ def _tail(parts: Parts, walker: Walker, event: Finish, commit_hint: Index) -> tu
             "which is known to be committed, so it is not cut. Empty the directory and let the node join again as a "
             "new one; the other nodes have the entries"
         )
-    reason = f"entry {due} at {event.pos}: {event.reason}; a write that was never acknowledged" if event.reason else ""
-    return event.pos, reason
+    return f"entry {due} at {event.pos}: {event.reason}; a write that was never acknowledged" if event.reason else ""
 
 
-def _finish(parts: Parts, end: LogEnd, stop: int, reason: str, known: LogEnd, found: _Findings) -> LogEnd:
+def _finish(parts: Parts, end: LogEnd, reason: str, known: LogEnd, found: _Findings) -> LogEnd:
     """Cut what is behind the log and write its unsynced tail anew; afterwards all of it is durable."""
     data = parts.data
     if not data.starts:
@@ -270,10 +267,7 @@ def _finish(parts: Parts, end: LogEnd, stop: int, reason: str, known: LogEnd, fo
     end_file = end.end_pos - end.end_pos % data.file_size
     if reason:
         found.cut.append(reason)
-        if data.has(stop):
-            data.drop_behind(stop)
-        if stop > end.end_pos and stop % data.file_size == 0 and stop != data.starts[0] and data.has(stop):
-            data.cut(stop)  # a torn first entry of a file: the padding in front of it goes below
+        data.drop_behind(end.end_pos)
     if end.end_pos > known.end_pos:
         first = known.end_pos - known.end_pos % data.file_size
         if parts.mark is None:  # a log of DLedger's, or a lost mark: all is synced, but only the last file copied

@@ -38,4 +38,4 @@ def write_repaired(data: SegmentFiles, index: LogIndex, reader: Reader, view: Vi
         raise CorruptEntry(f"{where}: the entry behind it does not follow it, so it is of another log")
     data.pwritev(entry.pos, [bytes(entry.header[:HEADER_SIZE]), entry.body])
     data.file(entry.pos).fdatasync()
-    index.put_changed(entry)
+    index.put_again(entry)

@@ -43,6 +43,7 @@ class SegmentFiles:
         if not read_only:
             disk.mkdir(directory)
             disk.fsync_dir(directory.parent)
+            disk.fsync_dir(directory)  # a killed process may not have come to it
         self.starts: list[int] = []
         for name in disk.listdir(directory):
             if name.endswith(NEW_SUFFIX):
@@ -56,7 +57,8 @@ class SegmentFiles:
         return self.directory / file_name(offset - offset % self.file_size)
 
     def check_layout(self) -> None:
-        """See that names and sizes fit one another; the last file may be short after an interrupted truncation.
+        """See that names and sizes fit one another. A short file, as an interrupted truncation leaves it, is filled
+        up with zeros: if entries stood there, they are missed where the log is checked.
 
         Raises:
             ConfigError: the files are of another size than the one asked for.
@@ -64,7 +66,7 @@ class SegmentFiles:
         """
         for start, following in zip(self.starts, [*self.starts, None][1:], strict=True):
             path, size = self.directory / file_name(start), self.file(start).size()
-            if start % self.file_size or size > self.file_size or (following is not None and size != self.file_size):
+            if start % self.file_size or size > self.file_size:
                 raise ConfigError(
                     f"{path} has {size} bytes, but this store is opened with files of {self.file_size} bytes: "
                     "give the size that the group was created with (segment_bytes for data/, index_file_bytes "
@@ -75,8 +77,9 @@ class SegmentFiles:
                     f"{self.path(start + self.file_size)} is missing between {path.name} and {file_name(following)}: "
                     "put the file back, or empty the directory and let the node join again as a new one"
                 )
-        if self.starts and not self._read_only and self.file(self.starts[-1]).size() < self.file_size:
-            self.refill(self.starts[-1])
+        for start in self.starts:
+            if self.file(start).size() < self.file_size:
+                self.refill(start)
 
     def file(self, offset: int) -> DiskFile:
         """The open file that holds ``offset``. Raises FileNotFoundError when there is none."""

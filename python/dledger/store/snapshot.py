@@ -50,6 +50,7 @@ class SnapshotFiles:
         with fatal("open the snapshots in", directory):
             self._disk.mkdir(directory)
             self._disk.fsync_dir(directory.parent)
+            self._disk.fsync_dir(directory)
         self.skipped: list[str] = []
         """Files that `load` passed over because they are damaged."""
 

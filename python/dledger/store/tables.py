@@ -217,6 +217,7 @@ class TableFiles:
         with fatal("open the tables in", directory):
             self._disk.mkdir(directory)
             self._disk.fsync_dir(directory.parent)
+            self._disk.fsync_dir(directory)
             for name in self._disk.listdir(directory):
                 if name.endswith(NEW_SUFFIX):
                     self._disk.unlink(directory / name)
