@@ -83,6 +83,9 @@ class BareClient:
         """Send; the future has the answer and its payload."""
         future: asyncio.Future[tuple[Any, bytes]] = asyncio.get_running_loop().create_future()
         request_id = next(self._ids)
+        if self.closed.is_set():
+            future.set_exception(ConnectionError("closed"))
+            return future
         self.answers[request_id] = future
         self.connection.send(request, request_id, [payload] if payload else [])
         return future

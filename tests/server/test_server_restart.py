@@ -161,6 +161,7 @@ def test_a_node_with_an_empty_directory_gets_everything(play: Callable[..., None
         client = await group.client()
         topic = await client.create("t")
         await group.stop("n2")
+        client = await group.client()
         for n in range(30):
             await client.append(body(topic, b"%d" % n))
         group.folder.joinpath("n2").rename(group.folder / "gone")

@@ -20,13 +20,15 @@ from dledger.net import Connection
 from dledger.raft.ready import Finished
 from dledger.server.clock import now_ms, wall_ms
 from dledger.server.driver import Driver
-from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Role, Term
+from dledger.types import NO_TERM, Buffer, Index, NodeId, Role, Term
 from dledger.wire import encode_command
 
 logger = logging.getLogger(__name__)
 
 COMMAND_HEADER: Final = encode_header(BodyHeader(Kind.COMMAND))
-SWEEP_MS: Final = 50
+CHUNK_ENTRIES: Final = 128
+CHUNK_BYTES: Final = 512 << 10
+"""So much is proposed at once, although more may have come: followers and disks work on it meanwhile."""
 
 MESSAGES: Final = {
     Code.NOT_LEADER: "this node does not lead; ask {leader}",
@@ -82,6 +84,7 @@ class Writes:
         self._on_relief = on_relief
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Waiter] = []
+        self._gathered_bytes = 0
         self._waiting: dict[Index, Waiter] = {}
         self._sweep_ms = 0
 
@@ -129,25 +132,26 @@ class Writes:
         else:
             self._gather(waiter)
 
+    def known_header(self, entry: Entry) -> BodyHeader | None:
+        """The header of an append that waits here, so that it need not be decoded again."""
+        waiter = self._waiting.get(entry.index)
+        return waiter.header if waiter is not None and waiter.term == entry.term else None
+
     def _gather(self, waiter: Waiter) -> None:
-        if not self._gathered:
-            self._loop.call_soon(self._propose)
-        self._gathered.append(waiter)
+        gathered = self._gathered
+        gathered.append(waiter)
         waiter.held = True
         self.held_bytes += waiter.size
+        self._gathered_bytes += waiter.size
+        if len(gathered) == 1:
+            self._loop.call_soon(self._propose)
+        elif len(gathered) >= CHUNK_ENTRIES or self._gathered_bytes >= CHUNK_BYTES:
+            self._propose()
 
     def _propose(self) -> None:
-        """One proposal for everything that came in this pass."""
-        gathered, self._gathered = self._gathered, []
-        accepted: list[Waiter] = []
-        size = 0
-        for waiter in gathered:
-            code = self._refusal(waiter, size)
-            if code is Code.SUCCESS:
-                accepted.append(waiter)
-                size += waiter.size
-            elif code is not None:
-                self._answer(waiter, code)
+        """One proposal for what has gathered."""
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        accepted = [waiter for waiter in self._accepted(gathered) if not self._is_known(waiter)]
         if not accepted:
             return
         try:
@@ -157,31 +161,40 @@ class Writes:
             for waiter in accepted:
                 self._answer(waiter, Code.DISK_ERROR)
             return
+        waiting = self._waiting
         for waiter, entry in zip(accepted, ready.append, strict=True):
-            waiter.body = None  # the raft cache has it as long as it is wanted
+            waiter.body = None  # the core has it as long as it is wanted
             waiter.term = entry.term
-            self._waiting[entry.index] = waiter
+            waiting[entry.index] = waiter
             if self._sweep_ms == 0 or waiter.deadline_ms < self._sweep_ms:
                 self._sweep_ms = waiter.deadline_ms
         self._driver.carry_out(ready)
 
-    def _refusal(self, waiter: Waiter, before: int) -> Code | None:
-        """SUCCESS: propose it; None: answered already; anything else is the answer."""
-        if self._driver.failed:
-            return Code.DISK_ERROR
+    def _accepted(self, gathered: list[Waiter]) -> list[Waiter]:
+        """Those that the core takes now; the others are answered."""
         raft = self._driver.raft
-        code = raft.can_accept(before + waiter.size)
-        if before and code is Code.SUCCESS and raft.pending_bytes + before + waiter.size > self._pending_bytes:
-            code = Code.LEADER_PENDING_FULL  # the core takes anything when nothing is pending
-        if code is not Code.SUCCESS:
-            return code
+        code = Code.DISK_ERROR if self._driver.failed else raft.can_accept(0)
+        pending, limit = raft.pending_bytes, self._pending_bytes
+        accepted: list[Waiter] = []
+        for waiter in gathered:
+            if code is not Code.SUCCESS:
+                self._answer(waiter, code)
+            elif pending and pending + waiter.size > limit:
+                self._answer(waiter, Code.LEADER_PENDING_FULL)
+            else:
+                pending += waiter.size
+                accepted.append(waiter)
+        return accepted
+
+    def _is_known(self, waiter: Waiter) -> bool:
+        """Whether the catalog has the answer already. What it does not know yet is decided when it is applied."""
         if waiter.header is None or not self.caught_up:
-            return Code.SUCCESS  # what the catalog does not know yet is decided when the entry is applied
+            return False
         known = self._catalog.check_append(waiter.header)
         if known is None:
-            return Code.SUCCESS
+            return False
         self._answer(waiter, known.code, known.message, base_offset=known.base_offset)
-        return None
+        return True
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -192,10 +205,14 @@ class Writes:
             return
         if waiter.term != entry.term or result is None:
             self._answer(waiter, Code.TERM_CHANGED)
-        elif isinstance(result, DataResult):
-            self._answer(waiter, result.code, result.message, base_offset=result.base_offset, index=entry.index)
-        else:
+        elif isinstance(result, CommandResult):
             self._answer(waiter, result.code, result.message, result=result)
+        elif result.code is not Code.SUCCESS or waiter.connection is None:
+            self._answer(waiter, result.code, result.message)
+        else:
+            self._release(waiter)
+            answer = AppendResponse(code=Code.SUCCESS, base_offset=result.base_offset, index=entry.index)
+            waiter.connection.send(answer, waiter.request_id)
 
     def finished(self, finished: Finished) -> None:
         """Raft gave up on a range. SUCCESS is answered by `applied`, with the offset."""
@@ -208,7 +225,7 @@ class Writes:
                 self._answer(waiter, code)
 
     def sweep(self) -> None:
-        """Answer those whose own time is over; called every `SWEEP_MS`."""
+        """Answer those whose own time is over; called now and then."""
         now = now_ms()
         if not self._waiting or now < self._sweep_ms:
             return
@@ -224,6 +241,12 @@ class Writes:
         self._waiting.clear()
         self._gathered.clear()
 
+    def _release(self, waiter: Waiter) -> None:
+        if waiter.held:
+            waiter.held = False
+            self.held_bytes -= waiter.size
+            self._on_relief()
+
     def _answer(
         self,
         waiter: Waiter,
@@ -231,13 +254,9 @@ class Writes:
         message: str = "",
         *,
         base_offset: int = -1,
-        index: Index = NO_INDEX,
         result: CommandResult | None = None,
     ) -> None:
-        if waiter.held:
-            waiter.held = False
-            self.held_bytes -= waiter.size
-            self._on_relief()
+        self._release(waiter)
         connection = waiter.connection
         if connection is None:
             return
@@ -250,7 +269,7 @@ class Writes:
                 message = message.replace("ask another node", "there is no leader now; ask again")
         if waiter.command is None:
             response = AppendResponse(
-                code=code, message=message, leader_id=leader, base_offset=base_offset, index=index
+                code=code, message=message, leader_id=leader, base_offset=base_offset
             )
             connection.send(response, waiter.request_id)
         else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, decode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
-from dledger.errors import CorruptEntry, CorruptStore, DLedgerError, ProtocolError
+from dledger.errors import CorruptEntry, CorruptStore, ProtocolError
 from dledger.messages.entry import MAGIC_NORMAL, Entry
 from dledger.raft.node import RaftNode
 from dledger.store.api import LogStore
@@ -23,7 +24,7 @@ CHUNK_ENTRIES: Final = 512
 READ_BYTES: Final = 4 << 20
 """Bytes read at once from the store for entries that are not cached any more."""
 
-Applied = Callable[[Entry, BodyHeader | None, DataResult | CommandResult | None], None]
+Applied = Callable[[Entry, DataResult | CommandResult | None], None]
 
 
 class Applier:
@@ -35,6 +36,7 @@ class Applier:
         raft: RaftNode,
         store: LogStore,
         on_reader: Callable[..., asyncio.Future[list[Entry]]],
+        known_header: Callable[[Entry], BodyHeader | None],
         on_applied: Applied,
         on_pass: Callable[[], None],
         on_failure: Callable[[BaseException], None],
@@ -43,6 +45,7 @@ class Applier:
         self._raft = raft
         self._store = store
         self._on_reader = on_reader
+        self._known_header = known_header
         self._on_applied = on_applied
         self._on_pass = on_pass
         self._on_failure = on_failure
@@ -103,7 +106,7 @@ class Applier:
         for entry in entries:
             try:
                 self._apply_one(entry)
-            except DLedgerError as error:
+            except Exception as error:  # an order that cannot be, or the topic index's disk
                 self._on_failure(error)
                 return
         self._on_pass()
@@ -113,10 +116,10 @@ class Applier:
         header: BodyHeader | None = None
         result: DataResult | CommandResult | None = None
         if entry.magic == MAGIC_NORMAL:
-            try:
+            header = self._known_header(entry)
+        if header is None and entry.magic == MAGIC_NORMAL:
+            with suppress(ValueError):  # else it is somebody's, e.g. of DLedger itself: it has a place, no records
                 header = decode_header(entry.body)
-            except ValueError:
-                header = None  # somebody else's entry, e.g. of DLedger itself: it has a place, no records
         if header is None:
             catalog.apply_other(entry.index)
         elif header.kind is Kind.DATA:
@@ -131,4 +134,4 @@ class Applier:
             else:
                 result = catalog.apply_command(entry.index, command)
         self.applied_pos = entry.end_pos
-        self._on_applied(entry, header, result)
+        self._on_applied(entry, result)

@@ -8,12 +8,9 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
-from dledger.batch.header import BodyHeader
-from dledger.catalog.catalog import CommandResult, DataResult
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import CorruptStore, DLedgerError, StorageError
 from dledger.messages.codes import Code
-from dledger.messages.entry import Entry
 from dledger.raft.log import LogSummary
 from dledger.raft.node import RaftNode
 from dledger.raft.ready import Finished, ReadDone, RoleChange, TransferDone
@@ -122,10 +119,11 @@ class NodeServer:
         )
         self.peers = Peers(group, node.node_id, self._addresses, frame_limits(group))
         self.driver = Driver(self.raft, store, self.peers.send, self, self._fatal, lazy=node.flush == "async")
-        self.applier = Applier(
-            self.catalog, self.raft, store, self.driver.on_reader, self._on_applied, self._on_pass, self.driver.fail
-        )
         self.writes = Writes(group, self.driver, self.catalog, lambda: self.front.relieved())
+        self.applier = Applier(
+            self.catalog, self.raft, store, self.driver.on_reader, self.writes.known_header, self.writes.applied,
+            self._on_pass, self.driver.fail,
+        )  # fmt: skip
         self.reads = Reads(self.driver, self.catalog, store)
         self.linearizable = LinearizableReads(self.driver, self.catalog)
         self.offsets = Offsets(self.driver, self.catalog, self.linearizable)
@@ -246,9 +244,6 @@ class NodeServer:
             "%s is %s in term %d, leader %s", self.node.node_id, change.role.name, change.term,
             change.leader_id or "unknown",
         )  # fmt: skip
-
-    def _on_applied(self, entry: Entry, header: BodyHeader | None, result: DataResult | CommandResult | None) -> None:
-        self.writes.applied(entry, result)
 
     def _on_pass(self) -> None:
         self.linearizable.applied()
