@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
-from contextlib import suppress
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger.errors import ConfigError
+from dledger.errors import ConfigError, PathError
 
-KEPT_BATCHES: Final = 2
-"""Notes of so many batches of a run are kept; older batches of it are never run again."""
+KEPT_S: Final = 30 * 24 * 3600
+"""Notes of runs that have written nothing for so long are removed by the next run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +38,20 @@ class Claim:
     """Names this very write."""
 
 
-def _folder(claim: Claim) -> Path:
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    run = hashlib.sha256(claim.run_id.encode()).hexdigest()[:24]
-    return Path(tempfile.gettempdir()) / f"dledger-spark-{user}" / run
-
-
-def _file(claim: Claim) -> Path:
-    name = hashlib.sha256(f"{claim.group}\0{claim.name}".encode()).hexdigest()[:24]
-    return _folder(claim) / f"{claim.batch_id}-{name}"
-
-
 def check_claim(claim: Claim) -> None:
-    """Refuse a write whose name another write of this batch and run has used.
+    """Refuse a write whose name another write of this batch, or a later batch, has used in this run.
 
     Raises:
         ConfigError: with the way out.
     """
-    with suppress(FileNotFoundError):
-        if _file(claim).read_text() != claim.job:
+    for batch_id, file in _notes(claim):
+        if batch_id > claim.batch_id:
+            raise ConfigError(
+                f"a write to topic {claim.topic!r} belongs to batch {claim.batch_id} of its query, which is at batch "
+                f"{batch_id}: it was left running by foreachBatch, and a repeat could not be told from it. Let "
+                "foreachBatch wait for its writes"
+            )
+        if batch_id == claim.batch_id and file.read_text() != claim.job:
             raise ConfigError(
                 f"batch {claim.batch_id} writes to topic {claim.topic!r} twice, and a repeat of the batch could not "
                 "tell the two writes apart: give each one its own name, as in .option('txnId', 'late-orders'), or "
@@ -68,21 +64,48 @@ def claim(claim: Claim) -> None:
 
     Raises:
         ConfigError: another write was noted under this name meanwhile.
+        PathError: the temporary directory cannot be trusted.
     """
-    file = _file(claim)
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = file.with_name(f".{claim.job}")
+    folder = _folder(claim)
+    if not folder.exists():
+        _make(folder)
+    draft = folder / f".{claim.job}"
     draft.write_text(claim.job)
     try:
-        os.link(draft, file)  # atomic, with its content, and fails when the name is taken
+        os.link(draft, folder / f"{_key(claim)}-{claim.batch_id}")  # atomic, with its content; fails when it is there
     except FileExistsError:
         check_claim(claim)
     finally:
         draft.unlink(missing_ok=True)
-    for old in file.parent.iterdir():
-        batch = old.name.partition("-")[0]
-        if batch.isdecimal() and int(batch) <= claim.batch_id - KEPT_BATCHES:
-            old.unlink(missing_ok=True)
+    for batch_id, file in _notes(claim):
+        if batch_id < claim.batch_id:
+            file.unlink(missing_ok=True)
+
+
+def _folder(claim: Claim) -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    run = hashlib.sha256(claim.run_id.encode()).hexdigest()[:24]
+    return Path(tempfile.gettempdir()) / f"dledger-spark-{user}" / run
+
+
+def _key(claim: Claim) -> str:
+    return hashlib.sha256(f"{claim.group}\0{claim.name}".encode()).hexdigest()[:24]
+
+
+def _notes(claim: Claim) -> list[tuple[int, Path]]:
+    """Batches of this run that have a write of this name."""
+    return [(int(file.name.rpartition("-")[2]), file) for file in _folder(claim).glob(f"{_key(claim)}-*")]
+
+
+def _make(folder: Path) -> None:
+    top = folder.parent
+    top.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and top.lstat().st_uid != os.getuid():
+        raise PathError(f"{top} belongs to somebody else: remove it, or set TMPDIR to a directory of your own")
+    folder.mkdir(exist_ok=True)
+    for other in top.iterdir():
+        if other.stat().st_mtime < time.time() - KEPT_S:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 __all__ = ["Claim", "check_claim", "claim"]

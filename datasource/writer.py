@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from dledger.datasource.claims import Claim
 from dledger.datasource.options import parse_options
 from dledger.datasource.sink import BY_COLUMN, Sink, Task, refuse_overwrite
+from dledger.errors import ConfigError
 
 
 class LogWriter(DataSourceArrowWriter):
@@ -31,10 +32,22 @@ class LogWriter(DataSourceArrowWriter):
         topic = self.sink.topic or BY_COLUMN
         if task.query_id is not None:
             name = f"spark/{task.query_id}/{topic}/{self.txn_id}"
-            claim = Claim(task.run_id, task.batch_id, self.group, name, topic, self.job)
-            return self.sink.stage(iterator, task, name, task.batch_id, claim)
+            return self.sink.stage(iterator, task, name, task.batch_id, self._claim(task, name, topic))
         name = f"txn/{self.txn_id}" if self.txn_id else f"job/{self.job}"
         return self.sink.stage(iterator, task, name, 0)
+
+    def _claim(self, task: Task, name: str, topic: str) -> Claim | None:
+        try:
+            uuid.UUID(task.run_id)
+        except ValueError:
+            if self.txn_id:
+                return None
+            raise ConfigError(
+                f"foreachBatch has set a job group of its own ({task.run_id!r}) in place of the query's run id, without "
+                f"which two writes to topic {topic!r} in one batch could not be told apart: give each write its own "
+                "name, as in .option('txnId', 'orders')"
+            ) from None
+        return Claim(task.run_id, task.batch_id, self.group, name, topic, self.job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self.sink.commit(messages)

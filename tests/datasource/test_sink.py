@@ -18,7 +18,8 @@ from dledger.streaming.writer import LogStreamWriter
 
 FRAME = StructType([StructField("value", StringType())])
 BY_TOPIC = StructType([StructField("value", StringType()), StructField("topic", StringType())])
-IN_QUERY = Task(0, 0, "query-1", "run-1", 5)
+RUN_1, RUN_2 = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+IN_QUERY = Task(0, 0, "query-1", RUN_1, 5)
 OUTSIDE = Task(0, 0, None, "", 0)
 
 
@@ -110,8 +111,8 @@ def test_the_stage_of_a_task_that_was_killed_is_not_committed(spark: Spark) -> N
 def test_a_micro_batch_that_is_run_again_is_written_once(spark: Spark, kind: str) -> None:
     write: Callable[..., None] = getattr(spark, kind)
     write([["a"], ["b"]], IN_QUERY)
-    write([["b", "a"]], replace(IN_QUERY, run_id="run-2"))
-    write([["c"]], replace(IN_QUERY, run_id="run-2", batch_id=6))
+    write([["b", "a"]], replace(IN_QUERY, run_id=RUN_2))
+    write([["c"]], replace(IN_QUERY, run_id=RUN_2, batch_id=6))
     assert spark.group.values("t") == [b"a", b"b", b"c"]
 
 
@@ -130,7 +131,7 @@ def test_an_abort_after_the_commit_undoes_nothing(spark: Spark) -> None:
     messages = spark.tasks(writer, [["a"]], IN_QUERY)
     writer.commit(messages, 5)
     writer.abort(messages, 5)
-    spark.stream([["a"]], replace(IN_QUERY, run_id="run-2"))
+    spark.stream([["a"]], replace(IN_QUERY, run_id=RUN_2))
     assert spark.group.values("t") == [b"a"]
 
 
@@ -139,7 +140,7 @@ def test_an_abort_drops_its_own_stages_and_nobody_elses(spark: Spark) -> None:
     old = LogStreamWriter(spark.options(), FRAME, False)
     late = spark.tasks(old, [["a"]], IN_QUERY)
     new = LogStreamWriter(spark.options(), FRAME, False)
-    messages = spark.tasks(new, [["a"]], replace(IN_QUERY, run_id="run-2"))
+    messages = spark.tasks(new, [["a"]], replace(IN_QUERY, run_id=RUN_2))
     old.abort([None, *late], 5)
     old.abort([None], 5)
     new.commit(messages, 5)
@@ -158,12 +159,12 @@ def test_a_stage_that_was_dropped_is_no_commit_without_it(spark: Spark) -> None:
 def test_a_task_of_a_committed_batch_sends_no_records(spark: Spark) -> None:
     spark.stream([["a"]], IN_QUERY)
     spark.group.append_fault = [Unavailable("must not be asked")]
-    spark.stream([["a"]], replace(IN_QUERY, run_id="run-2"))
+    spark.stream([["a"]], replace(IN_QUERY, run_id=RUN_2))
     assert spark.group.append_fault
 
 
 def test_two_topics_of_one_foreach_batch_are_both_written(spark: Spark) -> None:
-    for run in ("run-1", "run-2"):
+    for run in (RUN_1, RUN_2):
         spark.save([["a"]], replace(IN_QUERY, run_id=run), topic="t")
         spark.save([["b"]], replace(IN_QUERY, run_id=run), topic="u")
     assert (spark.group.values("t"), spark.group.values("u")) == ([b"a"], [b"b"])
@@ -174,7 +175,7 @@ def test_two_writes_of_one_batch_to_one_topic_are_refused_and_lose_nothing_once_
     spark.save([["a"]], IN_QUERY)
     with pytest.raises(ConfigError, match="txnId"):
         spark.save([["b"]], IN_QUERY)
-    again = replace(IN_QUERY, run_id="run-2")
+    again = replace(IN_QUERY, run_id=RUN_2)
     spark.save([["a"]], again)
     spark.save([["b"]], again, txnId="second")
     assert spark.group.values("t") == [b"a", b"b"]
@@ -182,10 +183,28 @@ def test_two_writes_of_one_batch_to_one_topic_are_refused_and_lose_nothing_once_
 
 def test_a_second_write_is_refused_also_when_the_first_was_committed_before_a_crash(spark: Spark) -> None:
     spark.save([["a"]], IN_QUERY)
-    again = replace(IN_QUERY, run_id="run-2")
+    again = replace(IN_QUERY, run_id=RUN_2)
     spark.save([["a"]], again)
     with pytest.raises(ConfigError, match="txnId"):
         spark.save([["b"]], again)
+
+
+def test_a_write_that_a_batch_left_running_is_refused_once_its_query_has_moved_on(spark: Spark) -> None:
+    """A thread inherits the batch it was started in; its write would pass for a repeat of that batch."""
+    for batch_id in (5, 6, 7):
+        spark.save([["a"]], replace(IN_QUERY, batch_id=batch_id))
+    with pytest.raises(ConfigError, match="belongs to batch 5 of its query, which is at batch 7"):
+        spark.save([["late"]], IN_QUERY)
+
+
+def test_a_job_group_of_the_users_own_needs_named_writes(spark: Spark) -> None:
+    """It replaces the run's id. A fixed one would make every repeat look like a second write."""
+    grouped = replace(IN_QUERY, run_id="nightly")
+    with pytest.raises(ConfigError, match="txnId"):
+        spark.save([["a"]], grouped)
+    for _ in range(2):
+        spark.save([["a"]], grouped, txnId="orders")
+    assert spark.group.values("t") == [b"a"]
 
 
 def test_a_write_that_failed_may_be_tried_again_within_its_batch(spark: Spark) -> None:
