@@ -22,6 +22,14 @@ def beat(number: int) -> HeartBeatRequest:
     return HeartBeatRequest(group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, round=number)
 
 
+async def turn() -> None:
+    """Let the loop go round once."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_soon(future.set_result, None)
+    await future
+
+
 class Peer:
     """The node at the other end."""
 
@@ -173,7 +181,7 @@ def test_link_without_a_known_address_waits_for_one() -> None:
         addresses: dict[str, str] = {}
         link = PeerLink(lambda: addresses["n0"], HelloRequest(group="g", node_id="n1"))
         link.start()
-        await asyncio.sleep(0)
+        await turn()
         addresses["n0"] = await peer.open()
         await peer.until(lambda: bool(peer.hellos))
         await link.close()
@@ -197,7 +205,7 @@ def test_link_holds_no_more_than_its_bound() -> None:
         )
         for _ in range(100):
             link.send(message)
-            await asyncio.sleep(0)
+            await turn()
         assert link.dropped > 0
         assert link.unsent_bytes < 2 << 20
         peer.connections[0].abort()

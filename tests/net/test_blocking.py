@@ -1,0 +1,158 @@
+"""The plain-socket connection, against scripted other sides."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dledger.errors import Unavailable, WrongGroup
+from dledger.messages.client import (
+    AppendRequest,
+    AppendResponse,
+    FetchedBatch,
+    FetchRequest,
+    FetchResponse,
+    HelloResponse,
+    StatusRequest,
+    StatusResponse,
+)
+from dledger.messages.codes import Code
+from dledger.net.blocking import BlockingConnection, Lost
+from dledger.wire import FrameReader, Limits, decode, encode
+
+HELLO = HelloResponse(code=Code.SUCCESS, group="g")
+Script = Callable[[socket.socket], None]
+
+
+def soon() -> float:
+    return time.monotonic() + 10
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Script], str]]:
+    """Runs a script for the one connection that comes; gives the address."""
+    listeners: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def start(script: Script) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def main() -> None:
+            with listener.accept()[0] as sock:
+                script(sock)
+
+        threads.append(threading.Thread(target=main))
+        threads[-1].start()
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    for thread in threads:
+        thread.join(10)
+    for listener in listeners:
+        listener.close()
+
+
+def answer(sock: socket.socket, *answers: tuple[object, list[bytes]]) -> None:
+    """Answer one request after the other."""
+    reader, waiting = FrameReader(Limits()), list(answers)
+    while waiting:
+        for frame in reader.feed(sock.recv(65536)):
+            decode(frame.kind, frame.header, frame.payload)
+            message, payload = waiting.pop(0)
+            sock.sendall(b"".join(encode(message, frame.request_id, payload)))  # type: ignore[arg-type]
+
+
+def test_answer_with_a_large_payload_comes_whole(serve: Callable[[Script], str]) -> None:
+    body = bytes(range(256)) * 20_000
+    fetched = FetchResponse(
+        code=Code.SUCCESS, batches=(FetchedBatch(base_offset=0, count=1, size=len(body), crc=0),)
+    )
+    connection = BlockingConnection(
+        serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))), "", Limits(), 10
+    )
+    found, payload = connection.ask(FetchRequest(topic_id=1, partition=0, start_offset=0), (), soon())
+    assert found == fetched
+    assert payload == body
+    assert connection.group == "g"
+    connection.close()
+
+
+def test_request_with_many_large_pieces_leaves_whole(serve: Callable[[Script], str]) -> None:
+    got: list[bytes] = []
+
+    def script(sock: socket.socket) -> None:
+        answer(sock, (HELLO, []))
+        reader = FrameReader(Limits())
+        while not got:
+            for frame in reader.feed(sock.recv(1 << 20)):
+                got.append(bytes(frame.payload))
+                sock.sendall(b"".join(encode(AppendResponse(code=Code.SUCCESS), frame.request_id)))
+
+    connection = BlockingConnection(serve(script), "", Limits(), 10)
+    pieces = [bytes([n]) * 40_000 for n in range(200)]
+    connection.ask(AppendRequest(), pieces, soon())
+    assert got == [b"".join(pieces)]
+    connection.close()
+
+
+def test_answers_in_one_piece_come_one_by_one(serve: Callable[[Script], str]) -> None:
+    def script(sock: socket.socket) -> None:
+        answer(sock, (HELLO, []))
+        both = [b"".join(encode(StatusResponse(code=Code.SUCCESS, status={"n": n}), n)) for n in (2, 3)]
+        sock.recv(1)
+        sock.sendall(b"".join(both))
+        sock.recv(65536)
+
+    connection = BlockingConnection(serve(script), "", Limits(), 10)
+    assert [connection.send(StatusRequest()) for _ in range(2)] == [2, 3]
+    assert [connection.receive(soon())[1].status["n"] for _ in range(2)] == [2, 3]
+    connection.close()
+
+
+def test_silence_and_a_closed_connection_are_lost_after_sending(serve: Callable[[Script], str]) -> None:
+    done = threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        answer(sock, (HELLO, []))
+        done.wait(10)
+
+    connection = BlockingConnection(serve(script), "", Limits(), 10)
+    assert connection.usable
+    with pytest.raises(Lost, match="in time") as caught:
+        connection.ask(StatusRequest(), (), time.monotonic() + 0.01)
+    assert caught.value.sent
+    done.set()
+    with pytest.raises(Lost) as caught:
+        connection.receive(soon())
+    assert caught.value.sent
+    assert not connection.usable
+    connection.close()
+
+
+def test_answer_to_another_question_is_never_taken(serve: Callable[[Script], str]) -> None:
+    def script(sock: socket.socket) -> None:
+        answer(sock, (HELLO, []))
+        sock.recv(65536)
+        sock.sendall(b"".join(encode(StatusResponse(code=Code.SUCCESS), 77)))
+
+    connection = BlockingConnection(serve(script), "", Limits(), 10)
+    with pytest.raises(Lost, match="answer 77") as caught:
+        connection.ask(StatusRequest(), (), soon())
+    assert caught.value.sent
+    connection.close()
+
+
+def test_garbage_and_nobody_are_unavailable_and_another_group_is_said(serve: Callable[[Script], str]) -> None:
+    garbage = serve(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    with pytest.raises(Unavailable, match="starts with"):
+        BlockingConnection(garbage, "", Limits(), 10)
+    refusal = HelloResponse(code=Code.UNKNOWN_GROUP, message="group is 'other'")
+    with pytest.raises(WrongGroup, match="other"):
+        BlockingConnection(serve(lambda sock: answer(sock, (refusal, []))), "g", Limits(), 10)
+    with pytest.raises(Unavailable, match="127"):
+        BlockingConnection("127.0.0.1:1", "", Limits(), 10)
