@@ -11,7 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("no deadline", deadline=None)  # a slow moment of the machine is no failure
+settings.load_profile("no deadline")
 _numbers = itertools.count(1)
 
 

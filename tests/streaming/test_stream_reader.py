@@ -101,7 +101,7 @@ steps = st.lists(
 
 @pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "3"}, {"maxBytesPerTrigger": "900"}])
 @given(steps=steps, earliest=st.booleans())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_every_record_is_read_once_in_order_whatever_crashes(
     make_group: Callable[[], Any], limits: dict[str, str], steps: list[tuple[str, Any]], earliest: bool
 ) -> None:
