@@ -38,6 +38,7 @@ class Leader:
         self._next_beat_ms = now_ms + core.config.heartbeat_ms
         self._next_preference_ms = now_ms + core.config.election_ms
         self._lagging_since_ms: int | None = None
+        self._lagging_at = end
 
     def start(self, now_ms: int) -> None:
         """Open the term with a NOOP: nothing older is committed by counting, only under it (D13)."""
@@ -237,6 +238,6 @@ class Leader:
         log = self.core.log
         if log.durable_index >= log.committed_index:
             self._lagging_since_ms = None
-        elif self._lagging_since_ms is None:
-            self._lagging_since_ms = now_ms
+        elif self._lagging_since_ms is None or log.durable_index > self._lagging_at:
+            self._lagging_since_ms, self._lagging_at = now_ms, log.durable_index
         return self._lagging_since_ms is not None and now_ms - self._lagging_since_ms > self.core.config.election_ms
