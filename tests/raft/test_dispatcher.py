@@ -6,7 +6,7 @@ from raft_bench import N1, N2, beat_answer, config, lead, log_of, node_with, onl
 
 from dledger.messages.codes import Code
 from dledger.messages.peer import PushEntryRequest, PushType
-from dledger.raft.dispatcher import MAX_IN_FLIGHT
+from dledger.raft.dispatcher import COMMIT_DELAY_MS, MAX_IN_FLIGHT
 from dledger.types import Index, Role
 
 APPEND, COMPARE, TRUNCATE, COMMIT = PushType.APPEND, PushType.COMPARE, PushType.TRUNCATE, PushType.COMMIT
@@ -205,10 +205,13 @@ def test_the_entry_for_a_truncate_is_loaded_when_it_is_not_cached():
     assert pushes(node.loaded(N1, log_of(0, 0, 1)[2:], now_ms)) == [(TRUNCATE, 1, [2])]
 
 
-def test_a_commit_is_told_at_once_to_an_idle_follower_and_with_the_next_append_to_a_busy_one():
+def test_a_commit_is_told_soon_to_an_idle_follower_and_with_the_next_append_to_a_busy_one():
     node, now_ms = matched(0)
     ready = node.step(pushed(node, N1, APPEND, 1), now_ms)
     assert ready.committed == 1
+    assert pushes(ready) == [], "an append may come and carry it"
+    assert node.deadline_ms() == now_ms + COMMIT_DELAY_MS
+    ready = node.tick(now_ms + COMMIT_DELAY_MS)
     assert [(m.type, m.commit_index, m.previous.index) for m in sent(ready, PushEntryRequest, N1)] == [(COMMIT, 1, 1)]
     node.propose([b"a"], now_ms)
     second = node.propose([b"b"], now_ms)
@@ -223,10 +226,11 @@ def test_a_commit_is_told_at_once_to_an_idle_follower_and_with_the_next_append_t
 def test_a_commit_that_was_not_answered_is_told_again_with_the_next_heartbeat():
     node, now_ms = matched(0)
     node.step(pushed(node, N1, APPEND, 1), now_ms)
-    ready = alive(node, now_ms + 100)
+    assert pushes(alive(node, now_ms + COMMIT_DELAY_MS)) == [(COMMIT, 1, [])]
+    ready = alive(node, now_ms + 200)
     assert pushes(ready) == [(COMMIT, 1, [])]
-    node.step(pushed(node, N1, COMMIT, 1), now_ms + 100)
-    assert pushes(alive(node, now_ms + 200)) == []
+    node.step(pushed(node, N1, COMMIT, 1), now_ms + 200)
+    assert pushes(alive(node, now_ms + 400)) == []
 
 
 def test_an_idle_follower_is_told_the_commit_index_now_and_then():

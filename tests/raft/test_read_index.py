@@ -70,7 +70,7 @@ def test_a_lost_round_is_made_up_for_by_the_next_heartbeat():
     node, now_ms = opened()
     node.read_index(1, now_ms)
     node.read_index(2, now_ms)
-    [round_] = rounds(node.tick(node.deadline_ms()))
+    [round_] = rounds(node.tick(now_ms + config().heartbeat_ms))
     assert [done.token for done in node.step(beat_answer(node, N1, round_), now_ms).reads] == [1, 2]
 
 

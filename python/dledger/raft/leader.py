@@ -48,11 +48,16 @@ class Leader:
         self._dispatch(now_ms)
 
     def deadline_ms(self) -> int:
-        return self._next_beat_ms
+        due = self._next_beat_ms
+        for dispatcher in self.dispatchers.values():
+            if dispatcher.commit_due_ms is not None and dispatcher.commit_due_ms < due:
+                due = dispatcher.commit_due_ms
+        return due
 
     def tick(self, now_ms: int) -> None:
-        """Once per heartbeat: beat, resend, give up what took too long."""
+        """Tell commits that no APPEND has carried. Once per heartbeat: beat, resend, give up what took too long."""
         if now_ms < self._next_beat_ms:
+            self._dispatch(now_ms)
             return
         if self._lost_quorum(now_ms):
             self.core.out.fact("quorum_lost", term=self.core.term)
@@ -119,6 +124,7 @@ class Leader:
     def on_persisted(self, now_ms: int) -> None:
         if self.acks.acknowledge(self.core.me, self.core.log.durable_index):
             self._advance(now_ms)
+            self._tell_transferee()
 
     def on_heartbeat_response(self, response: HeartBeatResponse, now_ms: int) -> None:
         """SUCCESS counts for the quorum; TERM_NOT_READY means that the follower has just learned the term."""
@@ -140,7 +146,7 @@ class Leader:
         dispatcher.on_response(response, now_ms)
         if self.acks.acknowledge(response.local_id, dispatcher.watermark):
             self._advance(now_ms)
-            self._tell_transferee(of=response.local_id)
+            self._tell_transferee()
 
     def on_transfer_response(self, response: LeadershipTransferResponse) -> None:
         self.core.out.fact("transfer_answer", transferee=response.local_id, code=response.code.name)
@@ -210,11 +216,13 @@ class Leader:
             return None
         return self.core.log.end_index - dispatcher.watermark
 
-    def _tell_transferee(self, of: NodeId | None = None) -> None:
+    def _tell_transferee(self) -> None:
         transfer = self.transfers.ongoing
-        if transfer is None or of not in {None, transfer.to}:
+        if transfer is None:
             return
-        if self.dispatchers[transfer.to].watermark == self.core.log.end_index:
+        log = self.core.log
+        # All committed first: who waits for an append is answered, not left in doubt by the change.
+        if self.dispatchers[transfer.to].watermark == log.end_index == log.committed_index:
             tell(self.core, transfer.to)
 
     def _mind_transfer(self, now_ms: int) -> None:
@@ -224,7 +232,7 @@ class Leader:
         if self.transfers.ongoing is not None or now_ms < self._next_preference_ms:
             return
         self._next_preference_ms = now_ms + core.config.election_ms
-        if self._disk_stalls(now_ms) or not core.writable:
+        if is_stalled or not core.writable:
             candidates = core.peers
         elif core.me not in core.config.preferred_leaders:
             candidates = core.config.preferred_leaders
