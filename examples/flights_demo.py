@@ -55,7 +55,7 @@ class Demo:
             self.board.show(self.rows_in(), self.spark.rows, self.spark.totals)
             if time.monotonic() > deadline:
                 raise SystemExit(f"waited {PATIENCE_S} s for {what}: {self.rows_in()} rows in, {self.spark.rows} out")
-            time.sleep(0.1)
+            time.sleep(0.2)
 
     def run(self) -> None:
         """The story, from the first flight to the last."""

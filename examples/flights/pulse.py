@@ -29,7 +29,7 @@ class Pulse(threading.Thread):
                 while not self._done.is_set():
                     appended = client.append("pulse", str(len(self.acknowledged)).encode())
                     self.acknowledged.append((time.monotonic(), appended.start))
-                    self._done.wait(0.01)
+                    self._done.wait(0.02)
         except DLedgerError as error:
             self.error = error
 

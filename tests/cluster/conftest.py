@@ -31,9 +31,9 @@ def dice(request: pytest.FixtureRequest) -> random.Random:
 
 @pytest.fixture
 def until() -> Callable[..., None]:
-    """``until(condition, what)``: wait for it, at most two minutes."""
+    """``until(condition, what)``: wait for it, at most five minutes."""
 
-    def wait(condition: Callable[[], bool], what: str, timeout_s: float = 120) -> None:
+    def wait(condition: Callable[[], bool], what: str, timeout_s: float = 300) -> None:
         deadline, tick = time.monotonic() + timeout_s, Event()
         while not condition():
             assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
