@@ -228,6 +228,7 @@ class Leader:
     def _mind_transfer(self, now_ms: int) -> None:
         """Go on with a transfer; begin one when another node should lead, or this node's disk should not."""
         core = self.core
+        is_stalled = self._disk_stalls(now_ms)
         self._tell_transferee()
         if self.transfers.ongoing is not None or now_ms < self._next_preference_ms:
             return
