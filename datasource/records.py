@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from dledger.batch.records import RECORD_SCHEMA
 from dledger.config import MIB
 from dledger.datasource.partitioner import binary_parts, partitions_for
+from dledger.datasource.rows import number_column
 from dledger.datasource.schema import WriteColumns
 from dledger.errors import ConfigError
 
@@ -116,9 +117,8 @@ class Router:
         if asked is None:
             return chosen
         given = asked.cast(pa.int64())
-        return np.where(
-            given.is_valid().to_numpy(zero_copy_only=False), pc.fill_null(given, 0).to_numpy(), chosen
-        ).astype(np.int64)
+        numbers = np.frombuffer(given.buffers()[1], np.int64, len(given), given.offset * 8)
+        return np.where(given.is_valid().to_numpy(zero_copy_only=False), numbers, chosen)
 
 
 def _groups(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]:
@@ -129,7 +129,7 @@ def _groups(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]:
     ordered = codes[order]
     borders = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(codes)]
     for first, last in itertools.pairwise(borders):
-        yield int(ordered[first]), pa.array(order[first:last])
+        yield int(ordered[first]), number_column(pa.int64(), order[first:last])
 
 
 class Coalescer:

@@ -7,9 +7,10 @@ made once, and ``key``, ``value``, ``timestamp`` and ``headers`` lie where they 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.batch.records import decode_batch
@@ -21,6 +22,8 @@ LEAST_BYTES: Final = MIB
 """Smaller batches are put together: each one costs Spark about a millisecond."""
 MOST_BYTES: Final = 4 * MIB
 """Larger ones are cut: Spark holds several at a time."""
+MOST_ROWS: Final = 1 << 16
+"""Nor has a batch more rows, however small: each also gets its topic, offset and time."""
 CREATE_TIME: Final = 0
 """The value of ``timestampType``, as in Kafka: the time is the writer's."""
 UTC_MICROS: Final = pa.timestamp("us", tz="UTC")
@@ -40,11 +43,24 @@ SCHEMA: Final = pa.schema(COLUMNS)
 SCHEMA_WITH_HEADERS: Final = pa.schema([*COLUMNS, pa.field("headers", HEADERS_TYPE)])
 
 
+def number_column(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
+    """A column over numpy's own memory. Not by ``pa.array``: its first call imports pandas, half a second of every
+    worker's start."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def text_column(text: bytes, rows: int) -> pa.Array:
+    """The same text in every row."""
+    offsets = np.arange(0, len(text) * (rows + 1), len(text), dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(text * rows)])
+
+
 class Constants:
     """Columns in which every row of a topic partition has the same value."""
 
     def __init__(self, topic: str, partition: int) -> None:
-        self._scalars = (pa.scalar(topic), pa.scalar(partition, pa.int32()), pa.scalar(CREATE_TIME, pa.int32()))
+        self._topic = topic.encode()
+        self._partition = partition
         self._rows = 0
         self._arrays: tuple[pa.Array, ...] = ()
 
@@ -52,7 +68,11 @@ class Constants:
         """``topic``, ``partition`` and ``timestampType`` for so many rows."""
         if rows > self._rows:
             self._rows = max(rows, 2 * self._rows)
-            self._arrays = tuple(pa.repeat(scalar, self._rows) for scalar in self._scalars)
+            self._arrays = (
+                text_column(self._topic, self._rows),
+                number_column(pa.int32(), np.full(self._rows, self._partition, np.int32)),
+                number_column(pa.int32(), np.full(self._rows, CREATE_TIME, np.int32)),
+            )
         return tuple(array.slice(0, rows) for array in self._arrays)
 
 
@@ -69,7 +89,7 @@ def table_rows(
     """
     constants = Constants(topic, partition)
     gathered: list[pa.RecordBatch] = []
-    size = 0
+    size = rows = 0
     offset = start
     for base, count, body in bodies:
         _, batch = decode_batch(body)
@@ -79,19 +99,20 @@ def table_rows(
         if first > 0 or last < count:
             batch = batch.slice(first, last - first)
         for part in _cut(batch):
+            if rows + part.num_rows > MOST_ROWS or size >= LEAST_BYTES:
+                yield _build(gathered, constants, offset, headers)
+                offset += rows
+                gathered, size, rows = [], 0, 0
             gathered.append(part)
             size += part.nbytes
-            if size >= LEAST_BYTES:
-                yield _build(gathered, constants, offset, headers)
-                offset += sum(b.num_rows for b in gathered)
-                gathered, size = [], 0
+            rows += part.num_rows
     if gathered:
         yield _build(gathered, constants, offset, headers)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     rows = batch.num_rows
-    parts = min(-(-batch.nbytes // MOST_BYTES), rows)
+    parts = min(max(-(-batch.nbytes // MOST_BYTES), -(-rows // MOST_ROWS)), rows)
     if parts <= 1:
         if rows:
             yield batch
@@ -110,7 +131,7 @@ def _build(gathered: list[pa.RecordBatch], constants: Constants, offset: int, he
         batch.column("value"),
         topic,
         partition,
-        pa.array(np.arange(offset, offset + rows, dtype=np.int64)),
+        number_column(pa.int64(), np.arange(offset, offset + rows, dtype=np.int64)),
         batch.column("timestamp"),
         kind,
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -66,6 +68,8 @@ def test_small_bodies_are_put_together_and_large_ones_cut() -> None:
     large = [(0, 64, body([b"x" * (1 << 18)] * 64))]
     batches = list(table_rows(large, "t", 0, 0, 64))
     assert [b.num_rows for b in batches] == [12, 13, 13, 13, 13]
+    tiny = [(0, 200_000, body([b""] * 200_000)), (200_000, 30_000, body([b""] * 30_000))]
+    assert [b.num_rows for b in table_rows(tiny, "t", 0, 0, 230_000)] == [50_000, 50_000, 50_000, 50_000, 30_000]
 
 
 def frame(**columns: tuple[Any, pa.DataType]) -> tuple[pa.RecordBatch, WriteColumns]:
@@ -171,3 +175,25 @@ def test_coalesced_bodies_keep_every_record_in_order_and_their_limits(
 def test_a_cut_never_splits_a_record() -> None:
     records = pa.record_batch({"value": pa.array([b"x" * 10, b"y" * 500, b"z" * 10], pa.binary())})
     assert [part.num_rows for part in cut(records, 100)] == [1, 1, 1]
+
+
+def test_neither_direction_loads_pandas() -> None:
+    """``pa.array`` and ``pa.scalar`` do at their first call, at half a second for every worker process."""
+    code = """
+import sys
+import pyarrow as pa
+for name in ("pandas", "pandas.core"):
+    sys.modules.pop(name, None)
+from dledger.datasource.records import Coalescer, Router, _groups
+from dledger.datasource.rows import Constants, number_column
+from dledger.datasource.schema import WriteColumns
+import numpy as np
+before = "pandas" in sys.modules
+Constants("t", 0).of(5)
+values = pa.Array.from_buffers(pa.binary(), 2, [None, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"ab")])
+batch = pa.RecordBatch.from_arrays([values, values], names=["key", "value"])
+list(Router(WriteColumns(1, 0), "t", lambda topic: 3).route(batch))
+print("pandas" in sys.modules and not before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
