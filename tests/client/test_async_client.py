@@ -173,3 +173,15 @@ def test_transaction_is_seen_after_its_commit_and_safe_to_repeat(group: Any, fas
 
     with_client(group, fast, work)
     assert group.values("t") == [b"a", b"b", b"c"]
+
+
+def test_producer_goes_on_when_somebody_stops_waiting_for_an_answer(group: Any, fast: dict[str, Any]) -> None:
+    async def work(client: AsyncClient) -> None:
+        async with await client.producer("t") as producer:
+            first, second = await producer.append(b"a"), await producer.append(b"b")
+            first.cancel()
+            assert (await second).start == 1
+        assert first.cancelled()
+
+    with_client(group, fast, work)
+    assert group.values("t") == [b"a", b"b"]

@@ -319,3 +319,10 @@ def test_open_stage_whose_answer_is_lost_is_asked_again(group: Any, client: Clie
         transaction.append("t", b"a")
     assert len([m for m in group.requests(ExecuteRequest) if isinstance(m.command, OpenStage)]) == 2
     assert group.values("t") == [b"a"]
+
+
+def test_future_of_an_append_cannot_be_cancelled(client: Client) -> None:
+    with client.producer("t") as producer:
+        future = producer.append(b"a")
+        assert not future.cancel()
+        assert future.result().start == 0

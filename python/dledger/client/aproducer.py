@@ -110,7 +110,7 @@ class AsyncProducer:
             RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the future.
         """
         await self._ready()
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        future = _Answer()
         self._send(self._intake.add(future, values, keys, partition, headers, timestamps))
         if self._timer is None and not self._intake.empty:
             self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._lingered)
@@ -119,7 +119,7 @@ class AsyncProducer:
     async def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> asyncio.Future[Appended]:
         """Append a batch of record columns now, behind what was appended before it; see `append`."""
         await self._ready()
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        future = _Answer()
         self._send(self._intake.add_batch(future, partition, batch))
         return future
 
@@ -155,6 +155,18 @@ class AsyncProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+class _Answer(asyncio.Future[Appended]):
+    """Who waits may stop waiting; the records are on their way all the same."""
+
+    def set_result(self, result: Appended, /) -> None:
+        if not self.done():
+            super().set_result(result)
+
+    def set_exception(self, exception: type | BaseException, /) -> None:
+        if not self.done():
+            super().set_exception(exception)
 
 
 class AsyncStage:

@@ -17,7 +17,6 @@ from dledger.errors import DLedgerError
 class Promise(Protocol):
     """A future, of threads or of asyncio."""
 
-    def done(self) -> bool: ...
     def set_result(self, result: Any, /) -> None: ...
     def set_exception(self, exception: Any, /) -> None: ...
 
@@ -37,9 +36,10 @@ class Pending:
 
     def answered(self, result: int | DLedgerError, count: int) -> None:
         """``count`` of its records have the offsets from ``result`` on, or failed."""
-        if self.future.done():
+        if self.left <= 0:  # a part of it failed before
             return
         if isinstance(result, DLedgerError):
+            self.left = 0
             self.future.set_exception(result)
             return
         self.left -= count

@@ -34,6 +34,8 @@ class Pipeline:
         self._core = core
         self._channel = channel
         self.window = window
+        self.on_answers: Callable[[], None] | None = None
+        """Called when answers have come, and now and then: the time to push more."""
         self._open_session = open_session
         self._connection: Connection | None = None
         self._address = ""
@@ -78,6 +80,8 @@ class Pipeline:
         try:
             while True:
                 self._wake.clear()
+                if self.on_answers is not None:
+                    self.on_answers()
                 window.expire(now_ms())
                 if window.empty and self._closing:
                     return
@@ -173,6 +177,8 @@ class Pipeline:
 
     def _batch_ended(self, connection: Connection) -> None:
         self._progress_ms = now_ms()
+        if self.on_answers is not None:
+            self.on_answers()
         window = self.window
         if not window.unanswered and (self._closing or not window.empty):
             self._wake.set()

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -25,6 +25,10 @@ from dledger.client.window import Done, Item, Window
 from dledger.errors import ConfigError, DLedgerError
 from dledger.messages.client import TopicInfo
 
+SMALL_BYTES: Final = 16 << 10
+ROW: Final = 32
+"""Items below SMALL_BYTES go to the loop up to ROW at a time: waking it costs as much as the work on one of them."""
+
 
 class Flow:
     """Items into a pipeline from any thread, no more than fit at a time.
@@ -36,10 +40,12 @@ class Flow:
     def __init__(self, core: Core, make: Callable[[], Pipeline]) -> None:
         self._limits = core.config
         self._background = background()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._count = 0
         self._bytes = 0
         self._waiting = False
+        self._row = min(ROW, core.config.max_in_flight // 8)
         self._low = core.config.max_in_flight * 3 // 4  # a thread is woken for a row of items, not for each
         self._low_bytes = core.config.max_in_flight_bytes * 3 // 4
         self._inbox: deque[Item] = deque()
@@ -49,6 +55,8 @@ class Flow:
             return make()
 
         self.pipeline = self._background.run(start())
+        ref = weakref.ref(self)
+        self.pipeline.on_answers = lambda: flow.take() if (flow := ref()) else None
         self._end = weakref.finalize(self, _forget, self._background, self.pipeline)
 
     @property
@@ -58,7 +66,7 @@ class Flow:
     def push(self, item: Item) -> None:
         """Wait for room, then send; on the loop's own thread, which must not wait, send at once."""
         size = len(item.header) + len(item.payload)
-        with self._changed:
+        with self._lock:
             if not self._background.here:
                 while self._count >= self._limits.max_in_flight or not self._has_room(size):
                     self._waiting = True
@@ -66,10 +74,16 @@ class Flow:
             self._count += 1
             self._bytes += size
         item.done = self._freeing(size, item.done)
-        self._inbox.append(item)
+        inbox = self._inbox
+        inbox.append(item)
+        if size >= SMALL_BYTES or len(inbox) >= self._row or not self.pipeline.window.unanswered:
+            self._send()
+
+    def _send(self) -> None:
+        """Wake the loop. Small items need not: while something is unanswered, its answer wakes the loop anyway."""
         if not self._scheduled:
             self._scheduled = True
-            self._background.loop.call_soon_threadsafe(self._take)
+            self._background.loop.call_soon_threadsafe(self.take)
 
     def _has_room(self, size: int) -> bool:
         return not self._bytes or self._bytes + size <= self._limits.max_in_flight_bytes
@@ -77,7 +91,7 @@ class Flow:
     def _freeing(self, size: int, done: Done) -> Done:
         def answered(result: int | DLedgerError) -> None:
             done(result)
-            with self._changed:
+            with self._lock:
                 self._count -= 1
                 self._bytes -= size
                 if not self._count or (
@@ -88,14 +102,16 @@ class Flow:
 
         return answered
 
-    def _take(self) -> None:
+    def take(self) -> None:
+        """On the loop: send what has come in."""
         self._scheduled = False  # before the inbox is read: what comes after it schedules anew
-        inbox = self._inbox
-        self.pipeline.push(*[inbox.popleft() for _ in range(len(inbox))])
+        if inbox := self._inbox:
+            self.pipeline.push(*[inbox.popleft() for _ in range(len(inbox))])
 
     def wait_empty(self) -> None:
         """Wait until every item is answered."""
-        with self._changed:
+        self._send()
+        with self._lock:
             while self._count:
                 self._changed.wait()
 
@@ -155,7 +171,7 @@ class Producer:
         Raises:
             RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the future.
         """
-        future = _future()
+        future = _Uncancellable()
         with self._lock:
             self._check()
             self._send(self._intake.add(future, values, keys, partition, headers, timestamps))
@@ -166,7 +182,7 @@ class Producer:
 
     def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> Future[Appended]:
         """Append a batch of record columns now, behind what was appended before it; see `append`."""
-        future = _future()
+        future = _Uncancellable()
         with self._lock:
             self._check()
             self._send(self._intake.add_batch(future, partition, batch))
@@ -217,7 +233,8 @@ class Producer:
         self.close()
 
 
-def _future() -> Future[Appended]:
-    future: Future[Appended] = Future()
-    future.set_running_or_notify_cancel()  # it cannot be cancelled: the records may be on their way
-    return future
+class _Uncancellable(Future[Appended]):
+    """The records may be on their way, so there is no calling them back."""
+
+    def cancel(self) -> bool:
+        return False
