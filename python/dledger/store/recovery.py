@@ -280,6 +280,9 @@ def _finish(parts: Parts, end: LogEnd, reason: str, known: LogEnd, found: _Findi
             found.rewritten.append(f"{data.path(start).name}: bytes {max(known.end_pos, start)} to {start + keep}")
     elif reason and data.has(end.end_pos):
         data.cut(end.end_pos)
+    for start in data.starts:  # padding, or a length, that a killed process left unsynced
+        if start >= end_file:
+            data.file(start).fdatasync()
     return end
 
 
