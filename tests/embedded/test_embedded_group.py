@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -293,13 +294,40 @@ def test_other_host_on_the_same_directory_is_refused(log_path: Path) -> None:
             pid_file.write_text(content)
 
 
-def test_host_that_died_is_taken_over_from(log_path: Path) -> None:
-    """No lock, no sign of life: what a crashed machine leaves on a shared disk."""
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        append(group.bootstrap_servers, "a")
-    left = ProcessId.of(os.getpid()).as_dict() | {"host": {"name": "dead", "boot": "dead", "space": ""}}
+def left_by(host: str, path: Path) -> str:
+    """What another host writes into a node.pid; it does not hold the lock here."""
+    process = ProcessId.of(os.getpid()).as_dict() | {"host": {"name": host, "boot": host, "space": ""}}
+    return json.dumps(process | {"home": str(path), "ending": False})
+
+
+def test_other_host_whose_lock_is_not_seen_is_refused_for_its_signs_of_life(log_path: Path) -> None:
+    """A network file system without locks between hosts: node.pid is touched all the time."""
+    with EmbeddedGroup(log_path, replicas=1, **SMALL):
+        pass
     pid_file = log_path / "n0" / "node.pid"
-    pid_file.write_text(json.dumps(left | {"home": str(log_path), "ending": False}))
+    pid_file.write_text(left_by("other-box", log_path))
+    ended = threading.Event()
+
+    def live() -> None:
+        while not ended.wait(0.2):
+            os.utime(pid_file)
+
+    other = threading.Thread(target=live)
+    other.start()
+    try:
+        with pytest.raises(PathError, match="host 'other-box'"):
+            connect_path(log_path)
+    finally:
+        ended.set()
+        other.join()
+
+
+def test_host_that_died_is_taken_over_from(log_path: Path) -> None:
+    """No lock, no sign of life: what a crashed machine leaves on a shared disk, or this one before its reboot."""
+    with EmbeddedGroup(log_path, **SMALL) as group:
+        append(group.bootstrap_servers, "a")
+    for node in ("n0", "n1", "n2"):
+        (log_path / node / "node.pid").write_text(left_by("dead-box", log_path))
     with EmbeddedGroup(log_path) as group:
         assert values(group.bootstrap_servers) == ["a"]
 

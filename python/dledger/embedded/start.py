@@ -135,6 +135,7 @@ def _check_free_space(home: Home, settings: dict[str, Any]) -> None:
 
 def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
     """Check what is there against what is asked for, and take up what may change."""
+    _refuse_other_host(home, file.local)
     for node in file.local:
         _settle(home, node)
     running = any(home.node(node).running for node in file.local)
@@ -163,43 +164,44 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
 
 
 def _settle(home: Home, node: NodeId) -> None:
-    """Bring a node into a state that says clearly whether it runs: end what is half gone, refuse what is not ours."""
+    """End a process of the node's that is half gone: it ends already, or its path is another directory by now."""
     state = home.node(node)
     process = state.process
-    if process is None:
+    if process is None or not (state.running and process.alive):
         return
-    if process.host != this_host():
-        _check_other_host(home, node, state.running)
-        return
-    if state.running and process.alive:
-        moved = state.home != str(home) and Home(state.home).place() != home.place()
-        if moved:  # it would write to a path that is gone
-            process.signal(signal.SIGTERM)
-        if (state.ending or moved) and not home.wait_gone(node, process, DRAIN_TIMEOUT_S):
-            process.signal(signal.SIGKILL)
-            home.wait_gone(node, process, DRAIN_TIMEOUT_S)
+    moved = state.home != str(home) and Home(state.home).place() != home.place()
+    if moved:  # it would write to a path that is gone
+        process.signal(signal.SIGTERM)
+    if (state.ending or moved) and not home.wait_gone(node, process, DRAIN_TIMEOUT_S):
+        process.signal(signal.SIGKILL)
+        home.wait_gone(node, process, DRAIN_TIMEOUT_S)
 
 
-def _check_other_host(home: Home, node: NodeId, running: bool) -> None:
+def _refuse_other_host(home: Home, nodes: Iterable[NodeId]) -> None:
     """A second host (or container) on the same directory: never two processes on one store.
 
     The lock tells within one kernel; on a file system whose locks do not reach other hosts, signs of life do.
     """
-    state = home.node(node)
-    if state.process is None:
-        return
-    other = state.process.host
-    if not running and other.boot == this_host().boot:
-        return
-    first, deadline = home.last_sign_of_life(node), time.monotonic() + SIGN_OF_LIFE_S
-    while not running and time.monotonic() < deadline:
-        running = home.last_sign_of_life(node) != first
+    found = {node: home.node(node) for node in nodes}
+    elsewhere = {node: state for node, state in found.items() if state.process and state.process.host != this_host()}
+    alive = [node for node, state in elsewhere.items() if state.running]
+    boot = this_host().boot
+    silent = {
+        node: home.last_sign_of_life(node)
+        for node, state in elsewhere.items()
+        if state.process and not (state.running or state.process.host.boot == boot)
+    }
+    deadline = time.monotonic() + SIGN_OF_LIFE_S
+    while silent and not alive and time.monotonic() < deadline:
         time.sleep(0.05)
-    if running:
+        alive = [node for node, first in silent.items() if home.last_sign_of_life(node) != first]
+    for node in alive:
+        process = elsewhere[node].process
+        assert process is not None
         raise PathError(
-            f"{home}: host {other.name!r} (or a container of that name) runs {node} of this group, process "
-            f"{state.process.pid}. Use its addresses as dledger.bootstrap.servers (it needs dledger.advertise.host "
-            "for that), or end the programs that use it there: its nodes end by themselves soon after",
+            f"{home}: host {process.host.name!r} (or a container of that name) runs {node} of this group, process "
+            f"{process.pid}. Use its addresses as dledger.bootstrap.servers (it needs dledger.advertise.host for "
+            "that), or end the programs that use it there: its nodes end by themselves soon after"
         )
 
 
