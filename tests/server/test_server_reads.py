@@ -125,6 +125,19 @@ def test_a_long_poll_of_a_closed_connection_is_forgotten(play: Callable[..., Non
     play(story, 1)
 
 
+def test_a_long_poll_on_a_topic_that_is_deleted_ends_at_once(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client, reader = await group.client(), await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        waiting = asyncio.ensure_future(reader.fetch(topic, 0, wait_ms=60_000))
+        await group.until(lambda: node.reads.waiting)
+        await client.execute(DeleteTopic(name="t"))
+        assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
+
+    play(story, 1)
+
+
 def test_an_offset_that_is_not_there_yet_is_behind(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         client = await group.client()

@@ -68,7 +68,9 @@ class Checkpoints:
                     f"cannot be rebuilt; let this node start anew with an empty directory"
                 )
             if store.end.position.index >= 0:
-                logger.warning("%s: %s; the whole log is applied again", self._directory, reason)
+                lost = found is not None or self._snapshots.skipped
+                level = logging.WARNING if lost else logging.INFO
+                logger.log(level, "%s: %s; the whole log is applied again", self._directory, reason)
             return Catalog(self._tables)
         except OSError as error:
             raise self._failed("read", error) from error

@@ -134,6 +134,8 @@ class Driver:
                     self.flusher.save(ready.hard_state)
                 if ready.truncate_to is not None:
                     self.flusher.truncate(ready.truncate_to)
+                if ready.committed is not None and not ready.append:
+                    self._listener.on_committed(ready.committed)  # a client's answer goes out before the peers' news
                 for message in ready.messages:
                     self._send(message)
                 if ready.append:
@@ -151,7 +153,7 @@ class Driver:
             self._load(load)
         if ready.role is not None:
             self._listener.on_role(ready.role)
-        if ready.committed is not None:
+        if ready.committed is not None and ready.append:
             self._listener.on_committed(ready.committed)
         for finished in ready.finished:
             self._listener.on_finished(finished)

@@ -129,8 +129,9 @@ class Reads:
             return
         for (topic_id, partition), waiting in list(self._held.items()):
             _, end = self._range(topic_id, partition)
+            deleted = end < 0 and topic_id < self._catalog.topics_state.next_id
             for held in list(waiting):
-                if held.request.start_offset < end:
+                if deleted or held.request.start_offset < end:
                     self._release(held)
                     self.fetch(held.connection, held.request_id, held.request)
 
