@@ -217,6 +217,7 @@ def test_unknown_kind_is_refused() -> None:
         b"\x81\x01" * 5_000,  # nested maps
         b"\xdd\x00\x0f\xff\xff" * 1000,  # arrays that each claim a million values
         b"\xdf\x00\x0f\xff\xff" * 1000,
+        b"\xdd\x00\x00\x80\x00" * 8000,  # each claims no more than the header has bytes, but together 250 MB
         b"\x91\xdd\xff\xff\xff\xff" + b"\x01" * 3000,
         b"\xdc\xff\xff" * 400,  # short enough not to be walked over
         b"\xc6\xff\xff\xff\xff",
