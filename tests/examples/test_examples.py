@@ -22,7 +22,7 @@ SHOWS = {
 }  # fmt: skip
 
 
-def run_example(*arguments: str, timeout_s: float = 300) -> str:
+def run_example(*arguments: str, timeout_s: float = 900) -> str:
     """Run a script of examples/ from the top of the checkout and return what it prints."""
     done = subprocess.run([sys.executable, *arguments], cwd=TOP, capture_output=True, text=True, timeout=timeout_s,
                           stdin=subprocess.DEVNULL, check=False)  # fmt: skip
