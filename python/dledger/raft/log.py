@@ -17,7 +17,7 @@ UNKNOWN_POS = -1
 class LogSummary:
     """What a store tells of itself when a node starts; all of it is durable."""
 
-    begin_index: Index = Index(0)  # noqa: RUF009 - a NewType, so an int
+    begin_index: Index = Index(0)
     end: LogEnd = LogEnd()  # noqa: RUF009 - frozen
     terms: tuple[tuple[Term, Index], ...] = ()
     """Each term in the log with its first index, in order."""
