@@ -248,7 +248,7 @@ def test_a_long_log_is_not_read_at_start(kit, disk, monkeypatch):
     assert store.read(Index(6), 1)[0].index == 6
 
 
-@pytest.mark.parametrize("how", ["deleted", "zeroed", "one unit", "wrong unit", "ahead of the data", "a file short"])
+@pytest.mark.parametrize("how", ["deleted", "zeroed", "one unit", "wrong unit", "wrong pos", "ahead of the data", "a file short"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_B21_index_files_are_rebuilt_from_the_data(kit, disk, how, clean):
     store = kit.open(disk)
@@ -268,6 +268,8 @@ def test_B21_index_files_are_rebuilt_from_the_data(kit, disk, how, clean):
         content.written[3 * 32 : 4 * 32] = bytes(32)
     elif how == "wrong unit":
         content.written[3 * 32 : 4 * 32] = content.written[5 * 32 : 6 * 32]
+    elif how == "wrong pos":
+        content.written[3 * 32 + 4 : 3 * 32 + 16] = content.written[5 * 32 + 4 : 5 * 32 + 16]
     elif how == "ahead of the data":
         last = disk.names[names[2]]
         last.written[5 * 32 : 6 * 32] = content.written[:32]
@@ -280,6 +282,16 @@ def test_B21_index_files_are_rebuilt_from_the_data(kit, disk, how, clean):
     more = kit.fill(store, [10])
     store.close()
     assert kit.bytes_of(kit.all(kit.open(disk))) == kit.bytes_of([*entries, *more])
+
+
+def test_B21_lost_index_is_whole_again_once_the_store_was_open(kit, disk):
+    store = kit.open(disk)
+    kit.fill(store, [100] * 25)
+    store.close()
+    for name in disk.listdir(kit.root / "index"):
+        disk.names[kit.root / "index" / name].written[:] = bytes(320)
+    kit.open(disk).close()
+    assert verify_store(kit.root, disk)["problems"] == []
 
 
 def test_missing_data_files_are_named_and_not_guessed_over(kit, disk):
