@@ -248,7 +248,9 @@ def test_a_long_log_is_not_read_at_start(kit, disk, monkeypatch):
     assert store.read(Index(6), 1)[0].index == 6
 
 
-@pytest.mark.parametrize("how", ["deleted", "zeroed", "one unit", "wrong unit", "wrong pos", "ahead of the data", "a file short"])
+@pytest.mark.parametrize(
+    "how", ["deleted", "zeroed", "one unit", "wrong unit", "wrong pos", "ahead of the data", "a file short"]
+)
 @pytest.mark.parametrize("clean", [True, False])
 def test_B21_index_files_are_rebuilt_from_the_data(kit, disk, how, clean):
     store = kit.open(disk)
