@@ -11,7 +11,7 @@ import pyarrow as pa
 from benchmarks import machine
 from benchmarks.groups import group
 from benchmarks.load import append_load
-from benchmarks.report import Report
+from benchmarks.report import BYTES, Report
 from dledger import Client, EmbeddedGroup
 
 THROUGHPUT, LATENCY, MEMORY = "appends, synced before the acknowledgement", "one append in flight", "memory of a node"
@@ -40,7 +40,7 @@ def throughput(report: Report, directory: Path, repetitions: int, *, quick: bool
                         load = append_load(leader_address(running), topics[replicas], size, in_flight, seconds)
                         name = f"{label}, {in_flight} in flight, {replicas} replica{'s'[: replicas > 1]}"
                         report.add(THROUGHPUT, name, "records/s", load.per_second)
-                        report.add(THROUGHPUT, f"{name}, bytes", "MB/s", load.megabytes_per_second)
+                        report.add(THROUGHPUT, name + BYTES, "MB/s", load.megabytes_per_second)
             for replicas, client in clients.items():
                 report.add(THROUGHPUT, f"producer, 100 B records in batches, {replicas} replica{'s'[: replicas > 1]}",
                            "records/s", produce(client, 20_000 if quick else 500_000))  # fmt: skip

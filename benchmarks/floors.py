@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.appends import LATENCY, MEMORY, THROUGHPUT
 from benchmarks.failures import FAILOVER, START
-from benchmarks.report import Floor, Report
+from benchmarks.report import BYTES, Floor, Report
 from benchmarks.spark import NOTHING, READ, WRITE
 
 
@@ -33,7 +33,7 @@ FLOORS = (
     Floor("Spark batch write, share of the do-nothing sink, 1 replica",
           share(WRITE, "dledger, 1 replica", NOTHING.format("sink")), 0.55, True),
     Floor("1 MiB appends, 3 replicas",
-          median(THROUGHPUT, "1 MiB, 8 in flight, 3 replicas, bytes"), 270, True, "MB/s"),
+          median(THROUGHPUT, "1 MiB, 8 in flight, 3 replicas" + BYTES), 270, True, "MB/s"),
     Floor("1 KiB single requests, 512 in flight, 3 replicas",
           median(THROUGHPUT, "1 KiB, 512 in flight, 3 replicas"), 15_000, True, "/s"),
     Floor("one append of 1 KiB in flight, 3 replicas, p50",

@@ -12,6 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+BYTES = ", bytes"
+"""Ends the name of a case that is another one's rate in MB/s."""
+
 
 @dataclass
 class Case:
@@ -102,16 +105,7 @@ class Report:
     def show(self, console: Console, floors: Iterable[Floor]) -> None:
         """Print every case and every floor."""
         for section in dict.fromkeys(c.section for c in self.cases.values()):
-            table = Table(title=section, title_justify="left")
-            table.add_column("case")
-            for column in ("unit", "min", "median", "max", "p99", "n"):
-                table.add_column(column, justify="right")
-            for c in self.cases.values():
-                if c.section == section:
-                    p99 = number(c.percentile(0.99)) if len(c.values) >= 100 else ""
-                    table.add_row(c.name, c.unit, number(c.low), number(c.median), number(c.high), p99,
-                                  str(len(c.values)))  # fmt: skip
-            console.print(table)
+            console.print(self._table(section))
         checked = self.check(floors)
         if checked:
             table = Table(title="floors (on medians unless said otherwise)", title_justify="left")
@@ -122,6 +116,21 @@ class Report:
                 table.add_row(floor.text, f"{sign} {number(floor.bound)} {floor.unit}", f"{number(value)} {floor.unit}",
                               "[green]holds[/green]" if floor.holds(value) else "[red]misses[/red]")  # fmt: skip
             console.print(table)
+
+    def _table(self, section: str) -> Table:
+        """The cases of a section; the bytes of a rate stand beside it."""
+        cases = [c for c in self.cases.values() if c.section == section]
+        in_bytes = {c.name.removesuffix(BYTES): c for c in cases if c.name.endswith(BYTES)}
+        table = Table(title=section, title_justify="left")
+        table.add_column("case")
+        for column in ("unit", "min", "median", "max", "p99", "n", *(["median, MB/s"] if in_bytes else [])):
+            table.add_column(column, justify="right")
+        for c in cases:
+            if not c.name.endswith(BYTES):
+                p99 = number(c.percentile(0.99)) if len(c.values) >= 100 else ""
+                row = [c.name, c.unit, number(c.low), number(c.median), number(c.high), p99, str(len(c.values))]
+                table.add_row(*row, *([number(in_bytes[c.name].median)] if c.name in in_bytes else []))
+        return table
 
 
 def number(value: float) -> str:
