@@ -118,7 +118,12 @@ def decode_batch(body: Buffer) -> tuple[BodyHeader, pa.RecordBatch]:
     return header, pa.RecordBatch.from_arrays([times, keys, value, headers], schema=RECORD_SCHEMA)
 
 
-_counted = pa.array([], pa.int64())
+def _numbers(values: array[int]) -> pa.Array:
+    """An int64 column, without ``pa.array`` and ``pa.scalar``, whose first call imports pandas."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+_counted = _numbers(array("q"))
 
 
 def _offsets(base: int, count: int) -> pa.Array:
@@ -127,10 +132,10 @@ def _offsets(base: int, count: int) -> pa.Array:
     counted = _counted
     if len(counted) < count:
         size = 1 << (max(count, 16_384) - 1).bit_length()
-        counted = pa.Array.from_buffers(pa.int64(), size, [None, pa.py_buffer(array("q", range(size)))])
+        counted = _numbers(array("q", range(size)))
         if size <= 1 << 20:
             _counted = counted
-    return pc.add(counted.slice(0, count), pa.scalar(base, pa.int64()))
+    return pc.add(counted.slice(0, count), _numbers(array("q", (base,)))[0])
 
 
 def with_offsets(

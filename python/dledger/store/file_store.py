@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -149,13 +149,13 @@ class FileStore:
         return len(self._data.starts) * self._data.file_size + len(files.starts) * files.file_size
 
     @contextmanager
-    def _fatal(self, what: str, where: Path) -> Iterator[None]:
+    def _fatal(self, what: str, where: Path | Callable[[], Path]) -> Iterator[None]:
         """Turn an error of the disk into the end of this store (D2)."""
         self._check_alive()
         try:
             yield
         except OSError as error:
-            raise self._fail(what, where, error) from error
+            raise self._fail(what, where if isinstance(where, Path) else where(), error) from error
 
     def _fail(self, what: str, where: Path, error: OSError) -> StorageError:
         self._failed = self._failed or storage_error(what, where, error)
@@ -175,10 +175,10 @@ class FileStore:
         with self._lock:
             check_append(self._view.end, entries, self._data.file_size, self._state.term)
             self._make_room(entries)
-            with self._fatal("append to", self._data.path(entries[0].pos)):
+            with self._fatal("append to", lambda: self._data.path(entries[0].pos)):
                 self._write(entries)
             self._terms.append(entries)
-            self._view = replace(self._view, end=LogEnd.after(entries[-1]))
+            self._view = self._view.grown(LogEnd.after(entries[-1]))
         if self._half_full():
             self._keeper.wake()
 
