@@ -33,6 +33,7 @@ from dledger.server.node import NodeServer
 from dledger.types import NodeId, Role
 
 PATIENCE_S = 20.0
+STORY_S = 90.0
 MIB = 1 << 20
 
 
@@ -238,7 +239,8 @@ def play(tmp_path: Path) -> Callable[..., None]:
             try:
                 if start:
                     await group.start()
-                await story(group)
+                async with asyncio.timeout(STORY_S):
+                    await story(group)
             finally:
                 await group.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
-from dledger.messages.client import AppendRequest
+from dledger.messages.client import AppendRequest, TransferRequest
 from dledger.messages.codes import Code
 from dledger.messages.command import (
     CommitTransaction,
@@ -19,6 +19,7 @@ from dledger.messages.command import (
     OpenStage,
     StageSum,
 )
+from dledger.types import Role
 
 MIB = 1 << 20
 
@@ -100,6 +101,27 @@ def test_an_append_to_a_follower_names_the_leader(play: Callable[..., None]) -> 
         assert answer.code is Code.NOT_LEADER
         assert answer.leader_id == (await group.leader()).node.node_id
         assert answer.leader_id in answer.message
+
+    play(story)
+
+
+def test_a_leader_that_has_not_applied_everything_refuses_no_topic(play: Callable[..., None]) -> None:
+    """"No such topic" is definite, so a new leader only says it when it knows all that was acknowledged."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        await group.agree()
+        heir = await group.follower()
+        heir.applier._busy = True
+        topic = await client.create("t")
+        assert (await client.ask(TransferRequest(to=heir.node.node_id))).code is Code.SUCCESS
+        await group.until(lambda: heir.raft.role is Role.LEADER)
+        client = await group.client(heir)
+        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        await group.until(lambda: waiting.done() or heir.raft.end_index > heir.raft.noop_index)
+        heir.applier._busy = False
+        heir.applier.advance(heir.raft.committed_index)
+        assert (await waiting)[0].code is Code.SUCCESS
 
     play(story)
 

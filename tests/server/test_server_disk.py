@@ -141,9 +141,11 @@ def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
             await leader.wait_failed()
         with pytest.raises(ConnectionError):
             await waiting
-        before = disk.operations
+        before, said = disk.operations, []
+        leader.driver._send = said.append
         new = await group.leader(but=leader.node.node_id)
         assert disk.operations == before, "a failed disk was used again"
+        assert said == [], "a failed node still talks to the others"
         assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
 
     play(story, disks=MemoryDisk)

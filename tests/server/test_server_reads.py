@@ -9,6 +9,7 @@ from typing import Any
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.checksum import crc32
 from dledger.messages.client import (
+    AppendRequest,
     FetchRequest,
     GroupRequest,
     MetadataRequest,
@@ -19,6 +20,7 @@ from dledger.messages.client import (
 )
 from dledger.messages.codes import Code
 from dledger.messages.command import CommitOffsets, CreateTopic, DeleteTopic
+from dledger.messages.peer import PushEntryResponse
 
 
 def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
@@ -249,6 +251,34 @@ def test_d8_what_is_not_committed_is_never_served(play: Callable[..., None]) -> 
         assert leader.raft.end_index > leader.raft.committed_index
         assert (await reader.fetch(topic, 0))[1] == [body(topic, b"committed")]
         assert (await reader.offsets("t", stale=True)).offsets == {"t": {0: 1}}
+
+    play(story)
+
+
+def test_d8_a_commit_applies_nothing_behind_it(play: Callable[..., None]) -> None:
+    """The acknowledgements of the first append arrive when the second is in the leader's log already."""
+
+    async def story(group: Any) -> None:
+        client, reader = await group.client(), await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        leader = await group.leader()
+        step, send, held = leader.driver.step, leader.driver._send, []
+        leader.driver.step = held.append
+        first = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"first"))
+        await group.until(lambda: all(node.raft.durable_index == 2 for node in group.nodes.values()))
+        leader.driver._send = lambda message: None
+        second = client.start(AppendRequest(timeout_ms=60_000), body(topic, b"second"))
+        await group.until(lambda: leader.raft.durable_index == 3)
+        await group.until(lambda: len([m for m in held if isinstance(m, PushEntryResponse) and m.index == 2]) == 2)
+        for message in held:
+            step(message)
+        assert (await first)[0].code is Code.SUCCESS
+        assert (await reader.fetch(topic, 0))[1] == [body(topic, b"first")]
+        assert leader.catalog.applied_index == 2
+        assert not second.done()
+        leader.driver.step, leader.driver._send = step, send
+        assert (await second)[0].code in {Code.SUCCESS, Code.TERM_CHANGED}
 
     play(story)
 
