@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -27,6 +28,8 @@ RECEIVE_BYTES: Final = 256 << 10
 """The receive buffer: one per thread, not per connection, because a read is parsed before the next one begins."""
 JOIN_BYTES: Final = 16 << 10
 """Buffers below this are joined before they are written: a copy is cheaper than a piece of a scattered write."""
+MOST_PIECES: Final = 512
+"""Buffers in one call of the kernel; it takes 1024."""
 WRITE_HIGH_BYTES: Final = 1 * MIB
 """Unsent bytes from which a connection counts as slow: `drain` waits, and one that we accepted is not read from."""
 
@@ -82,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[Buffer] = []
         self._queued = 0
+        self._descriptor = -1
         self._write_paused = False
         self._read_paused = False
         self._frames: list[Frame] = []
@@ -98,6 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None:
             tune(sock)
+            self._descriptor = sock.fileno()
         self.peer_name = _name(transport.get_extra_info("peername"))
         self.opened_at = self.received_at = self._loop.time()
         self._handlers.on_open(self)
@@ -247,12 +252,26 @@ class Connection(asyncio.BufferedProtocol):
         if not out or self.closing:
             return
         transport = cast(asyncio.Transport, self._transport)
-        if size <= 4 * JOIN_BYTES:
-            transport.write(b"".join(out))
-        else:
-            transport.writelines(joined(out))
+        pieces: list[Buffer] = [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
+        if transport.get_write_buffer_size() == 0:
+            pieces = self._write_now(pieces)
+        if pieces:
+            transport.writelines(pieces)
         if self._frames:
-            self._go_on()
+            self._go_on()  # frames stayed because too much was unsent, which the kernel may have taken at once
+
+    def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
+        """Give the kernel what it takes at once, and return the rest. The loop itself would write at the end of its
+        turn: behind whatever else is to be done in it, a write to the disk for one."""
+        try:
+            sent = os.writev(self._descriptor, pieces[:MOST_PIECES])
+        except OSError:
+            return pieces  # it is full, or broken, which the transport finds out and tells
+        for at, piece in enumerate(pieces):
+            if sent < len(piece):
+                return [memoryview(piece)[sent:], *pieces[at + 1 :]]
+            sent -= len(piece)
+        return []
 
     async def drain(self) -> None:
         """Wait while more than about WRITE_HIGH_BYTES are unsent."""

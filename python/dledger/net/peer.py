@@ -86,6 +86,11 @@ class PeerLink:
         self._waiting.append(frame)
         self._waiting_bytes += sum(map(len, frame))
 
+    def flush(self) -> None:
+        """Hand what was sent to the kernel now."""
+        if self._connection is not None:
+            self._connection.flush()
+
     async def close(self) -> None:
         """Send what is unsent, then close and connect no more."""
         if self._task is not None:

@@ -44,16 +44,19 @@ class Driver:
         raft: RaftNode,
         store: LogStore,
         send: Callable[[PeerMessage], None],
+        push_out: Callable[[], None],
         listener: Listener,
         fatal: Callable[[BaseException], None],
         *,
         lazy: bool = False,
     ) -> None:
-        """``fatal`` is told the first storage error; nothing is sent or acknowledged after it (D2)."""
+        """``push_out`` lets go of what ``send`` has gathered. ``fatal`` is told the first storage error; nothing is
+        sent or acknowledged after it (D2)."""
         self.raft = raft
         self.failed = False
         self._store = store
         self._send = send
+        self._push_out = push_out
         self._listener = listener
         self._fatal = fatal
         self._loop = asyncio.get_running_loop()
@@ -139,6 +142,7 @@ class Driver:
                 for message in ready.messages:
                     self._send(message)
                 if ready.append:
+                    self._push_out()  # the followers write while this node does
                     self.flusher.append(ready.append)
             except Exception as error:
                 self.fail(error)

@@ -118,7 +118,9 @@ class NodeServer:
             group, node.node_id, store.hard_state, summary, secrets.randbelow, now_ms(), node.cache_bytes
         )
         self.peers = Peers(group, node.node_id, self._addresses, frame_limits(group))
-        self.driver = Driver(self.raft, store, self.peers.send, self, self._fatal, lazy=node.flush == "async")
+        self.driver = Driver(
+            self.raft, store, self.peers.send, self.peers.flush, self, self._fatal, lazy=node.flush == "async"
+        )
         self.writes = Writes(group, self.driver, self.catalog, lambda: self.front.relieved())
         self.applier = Applier(
             self.catalog, self.raft, store, self.driver.on_reader, self.writes.known_header, self.writes.applied,

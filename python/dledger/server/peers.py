@@ -42,6 +42,11 @@ class Peers:
         """May be lost: the core says again what matters."""
         self._links[message.remote_id].send(message)
 
+    def flush(self) -> None:
+        """Let go of what was sent now, instead of at the end of the loop's turn."""
+        for link in self._links.values():
+            link.flush()
+
     def connected(self) -> dict[str, bool]:
         return {str(peer): link.connected for peer, link in self._links.items()}
 
