@@ -17,7 +17,7 @@ class OffsetKind(IntEnum):
     BEGIN = 0
     END = 1
     TIME = 2
-    """The first offset whose timestamp is at or after the one given."""
+    """The first offset of the first batch that has a record of the given time or later; all before it is older."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
