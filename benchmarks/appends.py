@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
 
 from benchmarks import machine
-from benchmarks.groups import group
+from benchmarks.groups import group, variants
 from benchmarks.load import append_load
 from benchmarks.report import BYTES, Report
 from dledger import Client, EmbeddedGroup
 
-THROUGHPUT, LATENCY, MEMORY = "appends, synced before the acknowledgement", "one append in flight", "memory of a node"
+THROUGHPUT, LATENCY = "appends to a group, synced before the acknowledgement", "one append in flight"
+MEMORY = "memory of a node"
 MIB = 1 << 20
 SIZES = {"100 B": 100, "1 KiB": 1024, "64 KiB": 64 * 1024, "1 MiB": MIB}
 IN_FLIGHT = {"100 B": (1, 32, 512), "1 KiB": (1, 32, 512), "64 KiB": (1, 8, 64), "1 MiB": (1, 8, 16)}
@@ -26,24 +26,22 @@ def leader_address(running: EmbeddedGroup) -> str:
 
 
 def throughput(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
-    """(a) Every size and in-flight count, one and three replicas, one after the other within each repetition."""
+    """(a) Every size and in-flight count, one replica and three, one after the other within each repetition."""
     seconds = 0.2 if quick else 1.0
-    with ExitStack() as stack:
-        groups = {replicas: stack.enter_context(group(directory, replicas)) for replicas in (1, 3)}
-        clients = {r: stack.enter_context(Client(g.bootstrap_servers)) for r, g in groups.items()}
-        topics = {r: c.topic("bench").topic_id for r, c in clients.items()}
+    with variants(directory, "1 replica", "3 replicas") as running:
+        topics = {label: client.topic("bench").topic_id for label, (_, client) in running.items()}
         for _ in range(repetitions):
             machine.measure(report, directory, quick=quick)
-            for label, size in SIZES.items():
-                for in_flight in IN_FLIGHT[label]:
-                    for replicas, running in groups.items():
-                        load = append_load(leader_address(running), topics[replicas], size, in_flight, seconds)
-                        name = f"{label}, {in_flight} in flight, {replicas} replica{'s'[: replicas > 1]}"
+            for size_label, size in SIZES.items():
+                for in_flight in IN_FLIGHT[size_label]:
+                    for label, (one, _) in running.items():
+                        load = append_load(leader_address(one), topics[label], size, in_flight, seconds)
+                        name = f"{size_label}, {in_flight} in flight, {label}"
                         report.add(THROUGHPUT, name, "records/s", load.per_second)
                         report.add(THROUGHPUT, name + BYTES, "MB/s", load.megabytes_per_second)
-            for replicas, client in clients.items():
-                report.add(THROUGHPUT, f"producer, 100 B records in batches, {replicas} replica{'s'[: replicas > 1]}",
-                           "records/s", produce(client, 20_000 if quick else 500_000))  # fmt: skip
+            for label, (_, client) in running.items():
+                name = f"producer, 100 B records in batches, {label}"
+                report.add(THROUGHPUT, name, "records/s", produce(client, 20_000 if quick else 500_000))
 
 
 def produce(client: Client, records: int) -> float:
@@ -60,23 +58,22 @@ def produce(client: Client, records: int) -> float:
 def latency(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
     """(b) 1 KiB at a time: the bare request, and ``Client.append`` as a program would call it."""
     count = 50 if quick else 1000
-    with ExitStack() as stack:
-        groups = {replicas: stack.enter_context(group(directory, replicas)) for replicas in (1, 3)}
-        clients = {r: stack.enter_context(Client(g.bootstrap_servers)) for r, g in groups.items()}
-        for client in clients.values():
+    with variants(directory) as running:
+        for _, client in running.values():
             for _ in range(20):
                 client.append("bench", b"x" * 1024)
         for _ in range(repetitions):
             raw = machine.write_and_sync(directory, 4096, count)
             report.add(LATENCY, "write + fdatasync of 4 KiB by itself", "ms", *(t * 1000 for t in raw))
-            for replicas, running in groups.items():
-                label = f"{replicas} replica{'s'[: replicas > 1]}"
-                topic_id = clients[replicas].topic("bench").topic_id
-                load = append_load(leader_address(running), topic_id, 1024, 1, count / 2000)
+            raw = machine.rounds_of_three(directory, 4096, count)
+            report.add(LATENCY, "write + fdatasync of 4 KiB by three at once", "ms", *(t * 1000 for t in raw))
+            for label, (one, client) in running.items():
+                topic_id = client.topic("bench").topic_id
+                load = append_load(leader_address(one), topic_id, 1024, 1, count / 2000)
                 report.add(LATENCY, f"request of 1 KiB, {label}", "ms", *(t * 1000 for t in load.latencies))
                 for _ in range(count):
                     start = time.perf_counter()
-                    clients[replicas].append("bench", b"x" * 1024)
+                    client.append("bench", b"x" * 1024)
                     report.add(LATENCY, f"Client.append of 1 KiB, {label}", "ms",
                                (time.perf_counter() - start) * 1000)  # fmt: skip
 

@@ -6,17 +6,36 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from dledger import Client, EmbeddedGroup
 
+VARIANTS: dict[str, dict[str, Any]] = {
+    "1 replica": {"replicas": 1},
+    "3 replicas": {"replicas": 3},
+    "3 replicas, not synced": {"replicas": 3, "flush": "async"},
+}
+"""The groups that are measured side by side. The last one shows what of a figure is the disk's and what is ours."""
+
 
 @contextmanager
-def group(directory: Path, replicas: int) -> Iterator[EmbeddedGroup]:
+def variants(directory: Path, *labels: str) -> Iterator[dict[str, tuple[EmbeddedGroup, Client]]]:
+    """These of VARIANTS, all of them unless some are named, running at the same time."""
+    with ExitStack() as stack:
+        running = {}
+        for label in labels or VARIANTS:
+            one = stack.enter_context(group(directory, **VARIANTS[label]))
+            running[label] = (one, stack.enter_context(Client(one.bootstrap_servers)))
+        yield running
+
+
+@contextmanager
+def group(directory: Path, replicas: int, **settings: Any) -> Iterator[EmbeddedGroup]:
     """A group with a topic ``bench``, gone with its files afterwards."""
     path = directory / f"group-{replicas}-{os.getpid()}-{time.monotonic_ns()}"
-    running = EmbeddedGroup(path, replicas=replicas)
+    running = EmbeddedGroup(path, replicas=replicas, **settings)
     try:
         with Client(running.bootstrap_servers) as client:
             client.create_topic("bench")
