@@ -173,7 +173,7 @@ class ClientConfig:
     """For one call with all its retries; then Unavailable (nothing sent) or OutcomeUnknown."""
     retry_min_ms: int = 20
     """First pause before asking again; doubled up to retry_max_ms."""
-    retry_max_ms: int = 250
+    retry_max_ms: int = 80
     """Longest pause, short against an election so that a new leader is found at once."""
     max_in_flight: int = 1024
     """Requests of one producer that wait for their answers."""
