@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,12 @@ import pytest
 from dledger import EmbeddedNode
 from dledger.datasource.log import find_group
 from dledger.datasource.options import parse_options
+from dledger.embedded.ports import free_ports
 
 
 @pytest.mark.cluster
 def test_options_with_peers_run_this_applications_node(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = free_ports("127.0.0.1", 1)
     peers, path = f"n0-127.0.0.1:{port}", str(tmp_path / "n0")
     options = parse_options({"path": path, "dledger.peers": peers, "dledger.selfId": "n0"})
     try:

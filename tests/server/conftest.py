@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
 from dledger.config import GroupConfig, NodeConfig
+from dledger.embedded.ports import free_ports
 from dledger.messages.client import (
     AppendRequest,
     AppendResponse,
@@ -140,7 +140,9 @@ class Group:
         sizes = {"segment_bytes": 4 * MIB, "index_file_bytes": 32 << 10, "max_body_bytes": MIB}
         self.config = GroupConfig(group="test", members=members, **{**sizes, **settings})
         self.disks = {member: disks() for member in members} if disks is not None else {}
-        self.addresses = {member: f"127.0.0.1:{free_port()}" for member in members}
+        # Not the system's own range: somebody's outgoing connection may take such a port while its node is down.
+        ports = free_ports("127.0.0.1", len(members))
+        self.addresses = {member: f"127.0.0.1:{port}" for member, port in zip(members, ports, strict=True)}
         self.nodes: dict[NodeId, NodeServer] = {}
         self.clients: list[BareClient] = []
 
@@ -217,13 +219,6 @@ async def crash(server: NodeServer) -> None:
     server._error = server._error or RuntimeError("killed")
     server.front.abort()
     await server.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 Story = Callable[[Group], Awaitable[None]]
