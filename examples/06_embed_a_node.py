@@ -3,7 +3,6 @@
 An application that owns its log: it runs one node of the group itself, the other two run elsewhere.
 """
 
-import socket
 import subprocess
 import sys
 import tempfile
@@ -11,16 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dledger import EmbeddedNode
+from dledger.embedded.ports import free_ports
 from session import spark_session
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 @contextmanager
@@ -40,7 +31,7 @@ def served_elsewhere(peers: str, names: list[str], directory: str) -> Iterator[N
 def main() -> None:
     """n0 is ours and preferred as leader; it hands over before it ends."""
     spark = spark_session("embedded")
-    peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(free_ports(3)))
+    peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(free_ports("127.0.0.1", 3)))
     print("peers:", peers)
     with (
         tempfile.TemporaryDirectory() as directory,
