@@ -11,13 +11,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import appends, failures, machine, spark
+from benchmarks import appends, costs, failures, machine, spark
 from benchmarks.floors import FLOORS
 from benchmarks.report import Report
 
 SECTIONS: dict[str, Callable[..., None]] = {
     "append": appends.throughput,
     "latency": appends.latency,
+    "costs": costs.costs,
     "spark": spark.spark,
     "failover": failures.failover,
     "start": failures.start,

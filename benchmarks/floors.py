@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.appends import LATENCY, MEMORY, THROUGHPUT
+from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS
 from benchmarks.failures import FAILOVER, START
 from benchmarks.report import BYTES, Floor, Report
 from benchmarks.spark import NOTHING, READ, WRITE
@@ -33,11 +34,13 @@ FLOORS = (
     Floor("Spark batch write, share of the do-nothing sink, 1 replica",
           share(WRITE, "dledger, 1 replica", NOTHING.format("sink")), 0.55, True),
     Floor("1 MiB appends, 3 replicas",
-          median(THROUGHPUT, "1 MiB, 8 in flight, 3 replicas" + BYTES), 270, True, "MB/s"),
+          median(THROUGHPUT, "1 MiB, 16 in flight, 3 replicas" + BYTES), 270, True, "MB/s",
+          bare=median(COSTS, BARE_MANY)),
     Floor("1 KiB single requests, 512 in flight, 3 replicas",
           median(THROUGHPUT, "1 KiB, 512 in flight, 3 replicas"), 15_000, True, "/s"),
     Floor("one append of 1 KiB in flight, 3 replicas, p50",
-          median(LATENCY, "Client.append of 1 KiB, 3 replicas"), 0.8, False, "ms"),
+          median(LATENCY, "Client.append of 1 KiB, 3 replicas"), 0.8, False, "ms",
+          bare=median(COSTS, f"{BARE_ONE}, latency")),
     Floor("failover", median(FAILOVER, "three replicas"), 1.5, False, "s"),
     Floor("failover, the worst", highest(FAILOVER, "three replicas"), 3, False, "s"),
     Floor("embedded start of 3 nodes to the first acknowledgement",

@@ -45,13 +45,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Floor:
-    """A promise about a figure. ``measure`` raises KeyError where its case was not run."""
+    """A promise about a figure. ``measure`` raises KeyError where its case was not run, and so does ``bare``: the same
+    figure of bare sockets and files in the same run."""
 
     text: str
     measure: Callable[[Report], float]
     bound: float
     at_least: bool
     unit: str = ""
+    bare: Callable[[Report], float] | None = None
 
     def holds(self, value: float) -> bool:
         return value >= self.bound if self.at_least else value <= self.bound
@@ -82,6 +84,13 @@ class Report:
                 continue
         return found
 
+    def bare(self, floor: Floor) -> float | None:
+        """What this machine gives without a log; None where that was not measured."""
+        try:
+            return floor.bare(self) if floor.bare is not None else None
+        except KeyError:
+            return None
+
     def as_dict(self, floors: Iterable[Floor]) -> dict[str, Any]:
         """The whole run, every repetition included."""
         return {
@@ -92,7 +101,8 @@ class Report:
                 for c in self.cases.values()
             ],
             "floors": [
-                {"floor": floor.text, "value": value, "bound": floor.bound, "holds": floor.holds(value)}
+                {"floor": floor.text, "value": value, "bound": floor.bound, "holds": floor.holds(value),
+                 "bare": self.bare(floor)}
                 for floor, value in self.check(floors)
             ],
         }  # fmt: skip
@@ -109,12 +119,14 @@ class Report:
         checked = self.check(floors)
         if checked:
             table = Table(title="floors (on medians unless said otherwise)", title_justify="left")
-            for column in ("floor", "bound", "here", ""):
+            for column in ("floor", "bound", "here", "", "bare sockets and files"):
                 table.add_column(column)
             for floor, value in checked:
                 sign = "≥" if floor.at_least else "≤"
+                bare = self.bare(floor)
                 table.add_row(floor.text, f"{sign} {number(floor.bound)} {floor.unit}", f"{number(value)} {floor.unit}",
-                              "[green]holds[/green]" if floor.holds(value) else "[red]misses[/red]")  # fmt: skip
+                              "[green]holds[/green]" if floor.holds(value) else "[red]misses[/red]",
+                              "" if bare is None else f"{number(bare)} {floor.unit}")  # fmt: skip
             console.print(table)
 
     def _table(self, section: str) -> Table:
