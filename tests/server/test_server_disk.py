@@ -6,14 +6,17 @@ import asyncio
 import errno
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
-from dledger.errors import StorageError
+from dledger.environment import Environment
+from dledger.errors import DiskFull, StorageError
 from dledger.messages.client import AppendRequest
 from dledger.messages.codes import Code
+from dledger.server.disk import Flusher
 from dledger.store.memory_disk import MemoryDisk
 from dledger.types import Role
 
@@ -246,3 +249,46 @@ def test_d12_no_room_for_the_next_file_is_waited_out(play: Callable[..., None]) 
             pass
 
     play(story, 1, disks=MemoryDisk)
+
+
+def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:
+    """Retention runs on the same thread: it must not stand behind the very write that needs its space."""
+    turns: list[Any] = []
+
+    class ByHand(Environment):
+        def worker(self, name: str, turn: Any, pause_s: float = 0.0) -> Any:
+            turns.append(turn)
+            return SimpleNamespace(put=jobs.append, start=lambda: None, join=lambda: None)
+
+    class Store:
+        room = False
+        end = SimpleNamespace(position=None)
+        done: list[str] = []  # noqa: RUF012 - one store
+        sync = staticmethod(lambda: None)
+
+        def append(self, entries: Any) -> None:
+            if not self.room:
+                raise DiskFull("no room")
+            self.done.append("append")
+
+    jobs: list[Any] = []
+    store, failures = Store(), list[BaseException]()
+    loop = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = Flusher(
+        store, loop, lambda position: None, lambda end: None, failures.append, environment=ByHand()  # type: ignore[arg-type]
+    )
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+    flusher.append((entry,))
+
+    def free() -> None:
+        store.room = True
+        store.done.append("free")
+
+    assert turns[0](jobs[:], False) is not None
+    assert flusher.is_full
+    flusher.run(free)
+    turns[0](jobs[-1:], False)
+    turns[0]([], False)
+    assert store.done == ["free", "append"]
+    assert not flusher.is_full
+    assert not failures

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +28,7 @@ from dledger.client.reading import (
 )
 from dledger.client.results import Appended, Committed, GroupOffsets, Range
 from dledger.client.session import Session
+from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.messages.client import FetchedBatch, FetchResponse, OffsetKind, OffsetsResponse, TopicInfo
 from dledger.messages.command import StageSum
@@ -46,11 +45,13 @@ class _Holder:
 class AsyncClient:
     """As `dledger.client.Client`, for one event loop; every call is awaited and reads are asynchronous iterators.
 
-    Args, Raises: see `Client`.
+    Args, Raises: see `Client`; ``environment`` is for tests.
     """
 
-    def __init__(self, bootstrap_servers: str, *, group: str = "", **settings: Any) -> None:
-        self.core = Core.make(bootstrap_servers, group, settings)
+    def __init__(
+        self, bootstrap_servers: str, *, group: str = "", environment: Environment = REAL, **settings: Any
+    ) -> None:
+        self.core = Core.make(bootstrap_servers, group, settings, environment)
         self._channel = Channel(self.core)
         self._run = self._channel.run
         self._holders: list[_Holder] = []
@@ -125,8 +126,8 @@ class AsyncClient:
     async def producer(self, topic: str, *, partition: int | None = None, name: str | None = None) -> AsyncProducer:
         """See `Client.producer`."""
         info = await self.topic(topic)
-        name = name or uuid.uuid4().hex
-        session = await self._run(operations.init_producer(name))
+        name = name or self.core.environment.unique()
+        session = await self._run(operations.init_producer(self.core, name))
         return AsyncProducer(self.core, self._channel, info, partition, name, session)
 
     async def transaction(
@@ -211,14 +212,14 @@ class AsyncClient:
         if not self.core.routes.peers:
             self.core.routes.learned((await self._channel.ask(find_nodes(self.core)))[0])
         replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
-        patience_s = self.core.config.request_timeout_ms / 1000
-        deadline = time.monotonic() + patience_s
+        patience_ms = self.core.config.request_timeout_ms
+        deadline_ms = self.core.now_ms() + patience_ms
         while not fetcher.done:
             try:
                 batches = await self._fetch_some(fetcher, replicas.address)
             except DLedgerError as error:
                 pause = replicas.failed()
-                if time.monotonic() + pause > deadline:
+                if self.core.now_ms() + pause * 1000 > deadline_ms:
                     raise
                 if not getattr(error, "elsewhere", isinstance(error, Unavailable)):
                     raise
@@ -227,7 +228,7 @@ class AsyncClient:
             replicas.worked()
             for found in batches:
                 yield found
-            deadline = time.monotonic() + patience_s
+            deadline_ms = self.core.now_ms() + patience_ms
 
     async def _fetch_some(self, fetcher: Fetcher, address: str) -> list[tuple[FetchedBatch, memoryview]]:
         rpc = await self._channel.rpc(address)

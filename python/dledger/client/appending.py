@@ -11,7 +11,7 @@ from dledger.batch.build import Values, binary_column
 from dledger.batch.header import BODY_HEADER_SIZE
 from dledger.batch.records import encode_batch
 from dledger.client import operations
-from dledger.client.core import SERVER_MS, Core, Operation, Request, now_us
+from dledger.client.core import SERVER_MS, Core, Operation, Request
 from dledger.client.results import Appended
 from dledger.client.routing import Terms
 from dledger.client.session import Session
@@ -48,13 +48,15 @@ def append(
     sessions = 0
     while True:
         at = place(core, info, partition, batch)
-        header, payload = encode_batch(batch, topic_id=info.topic_id, partition=at, codec=core.codec, now_us=now_us())
+        header, payload = encode_batch(
+            batch, topic_id=info.topic_id, partition=at, codec=core.codec, now_us=core.now_us()
+        )
         check_size(core, name, batch.num_rows, len(payload))
         try:
             if core.config.idempotent:
                 session = holder.session
                 if session is None:
-                    session = holder.session = yield from operations.init_producer()
+                    session = holder.session = yield from operations.init_producer(core)
                     sessions += 1
                 header = session.stamp(header, info.topic_id, at)
             base_offset = yield from send(core, name, header, payload)

@@ -92,7 +92,7 @@ class AsyncProducer:
         self._closed = False
         window = Window(f"append to {info.name!r}")
         window.opened(session)
-        pipeline = Pipeline(core, channel, window, lambda: channel.run(init_producer(name)))
+        pipeline = Pipeline(core, channel, window, lambda: channel.run(init_producer(core, name)))
         self._flow = AsyncFlow(core, pipeline)
 
     async def append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from dledger.client.core import Core, Operation, Request, T, now_ms
+from dledger.client.core import Core, Operation, Request, T
 from dledger.client.lane import LIMITS
 from dledger.client.routing import Call, Probe, Wait
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
@@ -44,12 +44,13 @@ class Channel:
 
     async def ask(self, request: Request) -> tuple[Any, memoryview]:
         """Ask until it is answered for good or the time is over."""
-        call = self._core.call(request)
+        core = self._core
+        call = core.call(request)
         while True:
             try:
-                step = call.step(now_ms())
+                step = call.step(core.now_ms())
             except Unavailable as error:
-                self._core.lost = type(error) is Unavailable
+                core.lost = type(error) is Unavailable
                 raise
             if isinstance(step, Wait):
                 await asyncio.sleep(step.ms / 1000)
@@ -66,7 +67,7 @@ class Channel:
 
     async def _probe(self, call: Call, rpc: Rpc) -> None:
         try:
-            answer, _ = await rpc.ask(MetadataRequest(), (), _patience_s(call, 1000))
+            answer, _ = await rpc.ask(MetadataRequest(), (), self._patience_s(call, 1000))
         except Lost as error:
             rpc.abort()
             call.unreachable(rpc.address, str(error))
@@ -76,7 +77,7 @@ class Channel:
     async def _attempt(self, call: Call, request: Request, rpc: Rpc) -> tuple[Any, memoryview] | None:
         attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
         try:
-            answer, payload = await rpc.ask(request.message, request.payload, _patience_s(call, attempt_ms))
+            answer, payload = await rpc.ask(request.message, request.payload, self._patience_s(call, attempt_ms))
         except Lost as error:
             rpc.abort()
             if error.sent:
@@ -88,7 +89,7 @@ class Channel:
         if code is Code.SUCCESS:
             return answer, payload
         message, leader_id = getattr(answer, "message", ""), getattr(answer, "leader_id", "")
-        return (answer, payload) if call.answered(rpc.address, code, message, leader_id, now_ms()) else None
+        return (answer, payload) if call.answered(rpc.address, code, message, leader_id, self._core.now_ms()) else None
 
     async def rpc(self, address: str) -> Rpc:
         """The connection to ``address``, opened if there is none that works.
@@ -121,6 +122,5 @@ class Channel:
         for rpc in rpcs.values():
             await rpc.close()
 
-
-def _patience_s(call: Call, attempt_ms: float) -> float:
-    return max(1.0, min(attempt_ms, call.deadline_ms - now_ms())) / 1000
+    def _patience_s(self, call: Call, attempt_ms: float) -> float:
+        return max(1.0, min(attempt_ms, call.deadline_ms - self._core.now_ms())) / 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -203,8 +202,8 @@ class Client:
             name: a name that stays: opening it again fences whoever had it, so that a zombie cannot write.
         """
         info = self.topic(topic)
-        name = name or uuid.uuid4().hex
-        session = self._run(operations.init_producer(name))
+        name = name or self.core.environment.unique()
+        session = self._run(operations.init_producer(self.core, name))
         return Producer(self.core, self._channel(), info, partition, name, session)
 
     def transaction(

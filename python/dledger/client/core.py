@@ -6,8 +6,6 @@ shell (`dledger.client.lane`, `dledger.client.channel`) does the asking.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -15,6 +13,7 @@ from typing import Any, Final, TypeVar
 from dledger.batch.header import Codec
 from dledger.client.routing import Call, Patience, Routes, Terms
 from dledger.config import ClientConfig, check_name, from_settings
+from dledger.environment import REAL, Environment
 from dledger.messages.client import TopicInfo
 from dledger.net.address import split_addresses
 from dledger.types import Buffer
@@ -50,6 +49,7 @@ class Core:
     bootstrap_servers: str
     config: ClientConfig
     routes: Routes
+    environment: Environment = REAL
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     """Topics as last seen; a wrong one is noticed when a node refuses its id."""
     turn: int = 0
@@ -57,7 +57,9 @@ class Core:
     """A call found nobody: perhaps the group has gone from these addresses for good."""
 
     @staticmethod
-    def make(bootstrap_servers: str, group: str, settings: dict[str, Any]) -> Core:
+    def make(
+        bootstrap_servers: str, group: str, settings: dict[str, Any], environment: Environment = REAL
+    ) -> Core:
         """Check and take settings.
 
         Raises:
@@ -66,7 +68,7 @@ class Core:
         if group:
             check_name("group", group)
         config = from_settings(ClientConfig, settings)
-        return Core(bootstrap_servers, config, Routes(split_addresses(bootstrap_servers), group))
+        return Core(bootstrap_servers, config, Routes(split_addresses(bootstrap_servers), group), environment)
 
     @property
     def codec(self) -> Codec:
@@ -77,14 +79,12 @@ class Core:
         config = self.config
         timeout = config.request_timeout_ms if request.timeout_ms is None else request.timeout_ms
         patience = Patience(timeout, config.retry_min_ms, config.retry_max_ms)
-        return Call(self.routes, request.terms, patience, now_ms(), random.random)
+        return Call(self.routes, request.terms, patience, self.now_ms(), self.environment.fraction)
 
+    def now_ms(self) -> int:
+        """The monotonic clock, in ms."""
+        return self.environment.now_ms()
 
-def now_ms() -> float:
-    """The monotonic clock, in ms."""
-    return time.monotonic() * 1000
-
-
-def now_us() -> int:
-    """The wall clock, in microseconds since 1970 UTC: only ever a record's label."""
-    return time.time_ns() // 1000
+    def now_us(self) -> int:
+        """The wall clock, in microseconds since 1970 UTC: only ever a record's label."""
+        return self.environment.wall_us()

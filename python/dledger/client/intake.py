@@ -11,7 +11,7 @@ from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import as_records, encode_batch, make_records
 from dledger.batch.sizes import OVERHEAD, split_batch
 from dledger.client.appending import place_values
-from dledger.client.core import Core, now_ms, now_us
+from dledger.client.core import Core
 from dledger.client.grouping import Batch, Grouper, Pending, Promise
 from dledger.client.window import Done, Item
 from dledger.config import MIB
@@ -126,7 +126,7 @@ def make_item(
 ) -> Item:
     """A batch as it goes out, still without its number."""
     header, payload = encode_batch(
-        records, topic_id=info.topic_id, partition=partition, staged=staged, codec=core.codec, now_us=now_us()
+        records, topic_id=info.topic_id, partition=partition, staged=staged, codec=core.codec, now_us=core.now_us()
     )
-    deadline_ms = now_ms() + core.config.request_timeout_ms
+    deadline_ms = core.now_ms() + core.config.request_timeout_ms
     return Item(info.topic_id, partition, header, payload, deadline_ms, done)

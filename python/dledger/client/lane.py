@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dledger.client.core import Core, Operation, Request, T, now_ms
+from dledger.client.core import Core, Operation, Request, T
 from dledger.client.routing import Call, Probe, Wait
 from dledger.client.session import Session
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
@@ -51,7 +51,7 @@ class Lane:
         call = self._core.call(request)
         while True:
             try:
-                step = call.step(now_ms())
+                step = call.step(self._core.now_ms())
             except Unavailable as error:
                 self._core.lost = type(error) is Unavailable
                 raise
@@ -94,11 +94,10 @@ class Lane:
         if code is Code.SUCCESS:
             return answer, payload
         message, leader_id = getattr(answer, "message", ""), getattr(answer, "leader_id", "")
-        return (answer, payload) if call.answered(address, code, message, leader_id, now_ms()) else None
+        return (answer, payload) if call.answered(address, code, message, leader_id, self._core.now_ms()) else None
 
-    @staticmethod
-    def _deadline(call: Call, attempt_ms: float) -> float:
-        now = now_ms()
+    def _deadline(self, call: Call, attempt_ms: float) -> float:
+        now = self._core.now_ms()
         return time.monotonic() + max(1.0, min(attempt_ms, call.deadline_ms - now)) / 1000
 
     def connection(self, address: str) -> BlockingConnection:

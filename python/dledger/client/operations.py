@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -99,7 +98,7 @@ def create_topic(
     if partitions < 1:
         raise ConfigError(f"topic {name!r}: at least one partition, not {partitions}")
     texts = {key: str(value) for key, value in settings.items()}
-    log_id = uuid.uuid4().hex
+    log_id = core.environment.unique()
     command = CreateTopic(name=name, log_id=log_id, partitions=partitions, settings=texts, if_absent=if_absent)
     yield from execute(command, f"create topic {name!r}")  # a repeat has the same log id: a success
     return (yield from topic(core, name))
@@ -210,11 +209,12 @@ def transfer(core: Core, to: str) -> Operation[None]:
     core.routes.leader = core.routes.peers.get(to)
 
 
-def init_producer(name: str | None = None) -> Operation[Session]:
+def init_producer(core: Core, name: str | None = None) -> Operation[Session]:
     """A new session; with a name that is in use the former holder is fenced."""
     if name is not None:
         check_name("producer", name)
-    result = yield from execute(InitProducer(producer_name=name or uuid.uuid4().hex), "open a producer session")
+    command = InitProducer(producer_name=name or core.environment.unique())
+    result = yield from execute(command, "open a producer session")
     return Session(result["producer_id"], result["epoch"])
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from dledger.client.appending import APPEND
 from dledger.client.channel import Channel
-from dledger.client.core import ATTEMPT_MS, Core, now_ms
+from dledger.client.core import ATTEMPT_MS, Core
 from dledger.client.lane import LIMITS
 from dledger.client.session import Session
 from dledger.client.window import Item, Window
@@ -59,7 +58,7 @@ class Pipeline:
             self._wake.set()
             return
         if not window.unanswered:
-            self._progress_ms = now_ms()
+            self._progress_ms = self._core.now_ms()
         while (item := window.next()) is not None:
             connection.send(APPEND, item.tag, (item.header, item.payload))
         if not window.unanswered and not window.empty:
@@ -82,7 +81,7 @@ class Pipeline:
                 self._wake.clear()
                 if self.on_answers is not None:
                     self.on_answers()
-                window.expire(now_ms())
+                window.expire(self._core.now_ms())
                 if window.empty and self._closing:
                     return
                 if not window.empty and await self._ready():
@@ -99,7 +98,7 @@ class Pipeline:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await self._wake.wait()
-        if self.window.unanswered and now_ms() - self._progress_ms > ATTEMPT_MS:
+        if self.window.unanswered and self._core.now_ms() - self._progress_ms > ATTEMPT_MS:
             self._core.routes.failed(self._address)
             self._drop()
 
@@ -130,7 +129,7 @@ class Pipeline:
     async def _pause(self) -> None:
         config = self._core.config
         if self._pause_ms:
-            await asyncio.sleep(self._pause_ms * (0.5 + random.random()) / 1000)
+            await asyncio.sleep(self._pause_ms * (0.5 + self._core.environment.fraction()) / 1000)
         self._pause_ms = min(max(2 * self._pause_ms, config.retry_min_ms), config.retry_max_ms)
 
     async def _connect(self) -> None:
@@ -176,7 +175,7 @@ class Pipeline:
                 self._hello.set_exception(WrongGroup(message.message))
 
     def _batch_ended(self, connection: Connection) -> None:
-        self._progress_ms = now_ms()
+        self._progress_ms = self._core.now_ms()
         if self.on_answers is not None:
             self.on_answers()
         window = self.window

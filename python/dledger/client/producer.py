@@ -153,7 +153,7 @@ class Producer:
         def make() -> Pipeline:
             window = Window(f"append to {info.name!r}")
             window.opened(session)
-            return Pipeline(core, channel, window, lambda: channel.run(init_producer(name)))
+            return Pipeline(core, channel, window, lambda: channel.run(init_producer(core, name)))
 
         self._flow = Flow(core, make)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator, Mapping
 
@@ -23,7 +22,7 @@ class Replicas:
 
     def __init__(self, core: Core, preferred: str) -> None:
         addresses = core.routes.addresses()
-        start = random.randrange(len(addresses))
+        start = core.environment.below(len(addresses))
         self._order = addresses[start:] + addresses[:start]
         if preferred in self._order:
             self._order.remove(preferred)

@@ -263,6 +263,8 @@ class Connection(asyncio.BufferedProtocol):
     def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
         """Give the kernel what it takes at once, and return the rest. The loop itself would write at the end of its
         turn: behind whatever else is to be done in it, a write to the disk for one."""
+        if self._descriptor < 0:  # a transport without a socket
+            return pieces
         try:
             sent = os.writev(self._descriptor, pieces[:MOST_PIECES])
         except OSError:

@@ -28,7 +28,7 @@ class Listener:
     """An open port. Made by `listen`."""
 
     def __init__(self, handlers: Handlers, limits: Limits, patience: Patience) -> None:
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self.host = ""
         self.port = 0
         self._owner = handlers
@@ -79,13 +79,13 @@ class Listener:
         return Connection(self._handlers, self._limits, accepted=True)
 
     def _opened(self, connection: Connection) -> None:
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._owner.on_open(connection)
         if len(self.connections) > self._patience.max_connections:
             connection.fail(ProtocolError(f"over {self._patience.max_connections} connections"))
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._owner.on_close(connection, error)
 
     def _sweep(self) -> None:

@@ -23,7 +23,6 @@ from dledger.messages.client import (
 from dledger.messages.codes import Code
 from dledger.net import Connection
 from dledger.raft.ready import TransferDone
-from dledger.server.clock import now_ms
 from dledger.server.driver import Driver
 from dledger.server.offsets import LinearizableReads
 from dledger.store.api import LogStore
@@ -53,7 +52,8 @@ class Answers:
         self._linearizable = linearizable
         self._addresses = addresses
         self._more_status = more_status
-        self._started_ms = now_ms()
+        self._now_ms = driver.environment.now_ms
+        self._started_ms = self._now_ms()
         self._transfers: list[tuple[Connection, int]] = []
 
     # --- metadata -----------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Answers:
             "bytes_used": self._store.bytes_used,
             "topics": len(self._catalog.topics()),
             "pid": os.getpid(),
-            "uptime_ms": now_ms() - self._started_ms,
+            "uptime_ms": self._now_ms() - self._started_ms,
             "recovery": {
                 "kept": recovery.kept,
                 "cut": list(recovery.cut),

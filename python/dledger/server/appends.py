@@ -18,7 +18,6 @@ from dledger.messages.command import Command
 from dledger.messages.entry import Entry
 from dledger.net import Connection
 from dledger.raft.ready import Finished
-from dledger.server.clock import now_ms, wall_ms
 from dledger.server.driver import Driver
 from dledger.types import NO_TERM, Buffer, Index, NodeId, Role, Term
 from dledger.wire import encode_command
@@ -60,10 +59,10 @@ class Waiter:
     """Counted in ``held_bytes``."""
 
 
-def stamp_time(command: Command) -> Command:
+def stamp_time(command: Command, time_ms: int) -> Command:
     """The leader's wall clock goes into every command that has a place for it, so that all nodes apply the same."""
     if hasattr(command, "time_ms"):
-        stamped: Command = replace(command, time_ms=wall_ms())  # type: ignore[arg-type]
+        stamped: Command = replace(command, time_ms=time_ms)  # type: ignore[arg-type]
         return stamped
     return command
 
@@ -78,6 +77,8 @@ class Writes:
         self.held_bytes = 0
         """Bytes of requests that are not answered yet."""
         self._driver = driver
+        self._environment = driver.environment
+        self._now_ms = driver.environment.now_ms
         self._catalog = catalog
         self._max_body_bytes = group.max_body_bytes
         self._pending_bytes = group.pending_bytes
@@ -102,7 +103,7 @@ class Writes:
     def append(self, connection: Connection, request_id: int, request: AppendRequest, payload: memoryview) -> None:
         """Check one body and put it into this pass's proposal."""
         size = len(payload)
-        waiter = Waiter(connection, request_id, payload, size, now_ms() + request.timeout_ms)
+        waiter = Waiter(connection, request_id, payload, size, self._now_ms() + request.timeout_ms)
         try:
             waiter.header = header = decode_header(payload)
         except ValueError as error:
@@ -118,8 +119,8 @@ class Writes:
 
     def execute(self, connection: Connection | None, request_id: int, request: ExecuteRequest) -> None:
         """Stamp one command and put it into this pass's proposal."""
-        command = stamp_time(request.command)
-        waiter = Waiter(connection, request_id, None, 0, now_ms() + request.timeout_ms, command=command)
+        command = stamp_time(request.command, self._environment.wall_ms())
+        waiter = Waiter(connection, request_id, None, 0, self._now_ms() + request.timeout_ms, command=command)
         try:
             waiter.body = COMMAND_HEADER + encode_command(command)
         except ProtocolError as error:
@@ -226,7 +227,7 @@ class Writes:
 
     def sweep(self) -> None:
         """Answer those whose own time is over; called now and then."""
-        now = now_ms()
+        now = self._now_ms()
         if not self._waiting or now < self._sweep_ms:
             return
         late = [index for index, waiter in self._waiting.items() if waiter.deadline_ms <= now]

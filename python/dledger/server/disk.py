@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 
+from dledger.environment import REAL, Environment
 from dledger.errors import DiskFull
 from dledger.messages.entry import Entry, HardState, LogEnd
 from dledger.store.api import LogStore
@@ -25,13 +24,12 @@ logger = logging.getLogger(__name__)
 
 INLINE_BYTES: Final = 64 << 10
 """Writes up to this size are done on the loop when none is queued before them."""
-LAZY_SYNC_S: Final = 0.2
+LAZY_SYNC_MS: Final = 200
 """With ``flush=async``: the longest time that written bytes stay in the page cache only."""
 FULL_RETRY_S: Final = 0.25
 """Pause before a write that found no room is tried again."""
 
 _SYNC: Final = object()
-_STOP: Final = object()
 
 
 class Flusher:
@@ -46,6 +44,7 @@ class Flusher:
         on_failure: Callable[[BaseException], None],
         *,
         lazy: bool = False,
+        environment: Environment = REAL,
     ) -> None:
         """``lazy`` reports what is written, not what is synced: ``flush=async``."""
         self.is_full = False
@@ -57,18 +56,21 @@ class Flusher:
         self._on_failure = on_failure
         self._lazy = lazy
         self._writing = threading.Lock()  # of the store's methods that belong to one thread at a time
-        self._jobs: SimpleQueue[object] = SimpleQueue()
+        self._now_ms = environment.now_ms
+        self._waiting: list[Any] = []  # for room on the disk; only the thread's
         self._queued = 0  # jobs given to the thread; only the loop counts these
         self._done = 0  # jobs it has carried out; only the thread counts these
         self._cuts = 0  # truncations asked for; only the loop counts these
         self._cuts_done = 0
         self._sync_asked = False
-        self._sync_due = 0.0  # monotonic second of the next lazy sync; 0: nothing to sync
+        self._sync_due = 0  # when the next lazy sync is due, in ms; 0: nothing to sync
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="dledger-flusher", daemon=True)
+        self._failed = False  # only the thread's
+        self._worker = environment.worker("dledger-flusher", self._turn)
+        self._put = self._worker.put
 
     def start(self) -> None:
-        self._thread.start()
+        self._worker.start()
 
     # --- the loop's side ----------------------------------------------------------------------------------------
 
@@ -89,7 +91,7 @@ class Flusher:
                 self._writing.release()
             if not self._sync_asked:
                 self._sync_asked = True
-                self._jobs.put(_SYNC)
+                self._put(_SYNC)
             return
         self._queue(entries)
 
@@ -111,9 +113,7 @@ class Flusher:
         """Carry out and sync all that was given, then end the thread."""
         if not self._stopped:
             self._stopped = True
-            self._jobs.put(_STOP)
-            if self._thread.ident is not None:
-                await self._loop.run_in_executor(None, self._thread.join)
+            await self._loop.run_in_executor(None, self._worker.join)
 
     def _durable(self, result: tuple[Position, int]) -> None:
         """A sync from before a cut says nothing about what was written again in the same place; another follows."""
@@ -123,75 +123,72 @@ class Flusher:
 
     def _queue(self, job: object) -> None:
         self._queued += 1
-        self._jobs.put(job)
+        self._put(job)
 
     # --- the thread's side --------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _turn(self, jobs: list[Any], last: bool) -> float | None:
+        """Carry out what waits and sync it. Nothing is done, nor retried, after a failure: after a failed sync the
+        kernel may call the lost pages clean (D2)."""
+        if self._failed:
+            return None
         try:
-            while not self._turn():
-                pass
+            return self._work(jobs, last)
         except BaseException as error:
-            # Never retried: after a failed sync the kernel may call the lost pages clean (D2).
+            self._failed = True
             self._tell(self._on_failure, error)
+            return None
 
-    def _turn(self) -> bool:
-        """Carry out what waits and sync it; True when it is time to end."""
-        jobs = self._gather()
+    def _work(self, jobs: list[Any], last: bool) -> float | None:
         self._sync_asked = False  # before the sync: what is written from here on needs another one
-        stopping = bool(jobs) and jobs[-1] is _STOP
-        for job in jobs:
-            if job is not _SYNC and job is not _STOP:
-                self._carry_out(job)
-                self._done += 1
-        if self._lazy and jobs and not stopping:
+        self._carry_out([*self._waiting, *jobs] if self._waiting else jobs, last)
+        if self._lazy and jobs and not last:
             self._tell(self._durable, (self._store.end.position, self._cuts_done))
-            self._sync_due = self._sync_due or time.monotonic() + LAZY_SYNC_S
-        if not self._lazy or stopping or time.monotonic() >= self._sync_due > 0:
-            self._sync_due = 0.0
+            self._sync_due = self._sync_due or self._now_ms() + LAZY_SYNC_MS
+        if not self._lazy or last or self._now_ms() >= self._sync_due > 0:
+            self._sync_due = 0
             self._tell(self._durable, (self._store.sync(), self._cuts_done))
-        return stopping
+        if self._waiting:
+            return FULL_RETRY_S
+        return max(0, self._sync_due - self._now_ms()) / 1000 if self._sync_due else None
 
-    def _gather(self) -> list[object]:
-        """All jobs that wait, at least one; or none when it is time for a lazy sync."""
-        jobs: list[object] = []
-        wait = max(0.0, self._sync_due - time.monotonic()) if self._sync_due else None
-        try:
-            jobs.append(self._jobs.get(timeout=wait))
-            while jobs[-1] is not _STOP:
-                jobs.append(self._jobs.get_nowait())
-        except Empty:
-            pass
-        return jobs
-
-    def _carry_out(self, job: Any) -> None:
-        if isinstance(job, tuple):
-            self._append(job)
-            return
-        with self._writing:
-            if isinstance(job, int):
-                self._store.truncate(Index(job))
+    def _carry_out(self, jobs: list[Any], last: bool) -> None:
+        """The jobs in their order, up to a write that finds no room: the core has taken the entries, so they have to
+        follow as soon as there is some. Meanwhile only what may make room is done."""
+        self._waiting = []
+        for job in jobs:
+            if job is _SYNC:
+                continue
+            if self._waiting and not callable(job):
+                self._waiting.append(job)
+                continue
+            if isinstance(job, tuple):
+                if not self._append(job, last):
+                    self._waiting.append(job)
+                    continue
+            elif isinstance(job, int):
+                with self._writing:
+                    self._store.truncate(Index(job))
                 self._cuts_done += 1
                 self._tell(self._on_truncated, self._store.end)
             else:
-                job()
-
-    def _append(self, entries: tuple[Entry, ...]) -> None:
-        """Write, if need be as soon as there is room again: the core has taken the entries, so they have to follow."""
-        while True:
-            try:
                 with self._writing:
-                    self._store.append(entries)
-            except DiskFull as error:
-                if not self.is_full:
-                    logger.error("waiting for room: %s", error)
-                self.is_full = True
-                if self._stopped:
-                    raise
-                time.sleep(FULL_RETRY_S)
-            else:
-                self.is_full = False
-                return
+                    job()
+            self._done += 1
+        self.is_full = bool(self._waiting)
+
+    def _append(self, entries: tuple[Entry, ...], last: bool) -> bool:
+        """Write; False when there is no room now."""
+        try:
+            with self._writing:
+                self._store.append(entries)
+        except DiskFull as error:
+            if last:
+                raise
+            if not self.is_full:
+                logger.error("waiting for room: %s", error)
+            return False
+        return True
 
     def _tell(self, callback: Callable[..., None], argument: object) -> None:
         try:

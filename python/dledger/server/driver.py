@@ -6,14 +6,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
+from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, OffsetOutOfRange
 from dledger.messages.entry import LogEnd
 from dledger.messages.peer import PeerMessage
 from dledger.raft.node import RaftNode
 from dledger.raft.ready import IDLE, Finished, Load, ReadDone, Ready, RoleChange, TransferDone
-from dledger.server.clock import now_ms
 from dledger.server.disk import Flusher
 from dledger.store.api import LogStore
 from dledger.types import Buffer, Index, NodeId, Position
@@ -49,18 +50,23 @@ class Driver:
         fatal: Callable[[BaseException], None],
         *,
         lazy: bool = False,
+        environment: Environment = REAL,
     ) -> None:
         """``push_out`` lets go of what ``send`` has gathered. ``fatal`` is told the first storage error; nothing is
         sent or acknowledged after it (D2)."""
         self.raft = raft
         self.failed = False
+        self.environment = environment
+        self._now_ms = environment.now_ms
         self._store = store
         self._send = send
         self._push_out = push_out
         self._listener = listener
         self._fatal = fatal
         self._loop = asyncio.get_running_loop()
-        self.flusher = Flusher(store, self._loop, self._persisted, self._truncated, self.fail, lazy=lazy)
+        self.flusher = Flusher(
+            store, self._loop, self._persisted, self._truncated, self.fail, lazy=lazy, environment=environment
+        )
         self._readers = ThreadPoolExecutor(READERS, "dledger-reader")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -85,35 +91,35 @@ class Driver:
 
     def on_reader(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """Run a read of the store on a thread."""
-        return asyncio.wrap_future(self._readers.submit(function, *args, **kwargs), loop=self._loop)
+        return self._loop.run_in_executor(self._readers, partial(function, *args, **kwargs))
 
     # --- inputs -------------------------------------------------------------------------------------------------
 
     def step(self, message: PeerMessage) -> None:
-        self.feed(self.raft.step, message, now_ms())
+        self.feed(self.raft.step, message, self._now_ms())
 
     def read_index(self, token: int) -> None:
-        self.feed(self.raft.read_index, token, now_ms())
+        self.feed(self.raft.read_index, token, self._now_ms())
 
     def transfer(self, to: NodeId) -> None:
-        self.feed(self.raft.transfer, to, now_ms())
+        self.feed(self.raft.transfer, to, self._now_ms())
 
     def set_writable(self, writable: bool) -> None:
-        self.feed(self.raft.set_writable, writable, now_ms())
+        self.feed(self.raft.set_writable, writable, self._now_ms())
 
     def propose(self, bodies: Sequence[Buffer]) -> Ready:
         """Stamp the bodies. The caller notes who waits for which entry, then calls `carry_out`."""
-        return self.raft.propose(bodies, now_ms())
+        return self.raft.propose(bodies, self._now_ms())
 
     def _persisted(self, position: Position) -> None:
-        self.feed(self.raft.persisted, position, now_ms())
+        self.feed(self.raft.persisted, position, self._now_ms())
 
     def _truncated(self, end: LogEnd) -> None:
         self.raft.truncated(end)
 
     def _tick(self) -> None:
         self._timer = None
-        self.feed(self.raft.tick, now_ms())
+        self.feed(self.raft.tick, self._now_ms())
 
     def feed(self, call: Callable[..., Ready], *args: Any) -> None:
         """One input of the core, and its effects."""
@@ -176,7 +182,7 @@ class Driver:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_ms = deadline
-            self._timer = self._loop.call_later(max(0, deadline - now_ms()) / 1000, self._tick)
+            self._timer = self._loop.call_later(max(0, deadline - self._now_ms()) / 1000, self._tick)
 
     def _load(self, load: Load) -> None:
         """Read entries for a follower that is behind the cache."""
@@ -188,9 +194,9 @@ class Driver:
             return
         error = done.exception()
         if error is None:
-            self.feed(self.raft.loaded, load.peer, tuple(done.result()), now_ms())
+            self.feed(self.raft.loaded, load.peer, tuple(done.result()), self._now_ms())
         elif isinstance(error, CorruptEntry | OffsetOutOfRange):
             logger.error("cannot send entries from %d on to %s: %s", load.begin_index, load.peer, error)
-            self.feed(self.raft.loaded, load.peer, (), now_ms())
+            self.feed(self.raft.loaded, load.peer, (), self._now_ms())
         else:
             self.fail(error)

@@ -27,7 +27,6 @@ from dledger.messages.peer import PeerMessage
 from dledger.net import Connection, Limits, Listener, Patience, listen
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
-from dledger.server.clock import now_ms
 from dledger.server.driver import Driver
 from dledger.server.offsets import Offsets
 from dledger.server.reads import Reads
@@ -63,17 +62,18 @@ class Front:
         self._group = group
         self._node = node
         self._driver = driver
+        self._now_ms = driver.environment.now_ms
         self._writes = writes
         self._reads = reads
         self._offsets = offsets
         self._listener: Listener | None = None
-        self._clients: set[Connection] = set()
-        self._paused: set[Connection] = set()
+        self._clients: dict[Connection, None] = {}
+        self._paused: dict[Connection, None] = {}
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
         self._closed = False
         self.client_requests = 0
         """Requests of clients so far; asking for the status is none."""
-        self.used_ms = now_ms()
+        self.used_ms = self._now_ms()
         """When a client was last seen."""
         self._handlers: dict[type[Any], Handler] = {
             ExecuteRequest: writes.execute,
@@ -144,7 +144,7 @@ class Front:
             self.client_requests += 1
             self._writes.append(connection, request_id, message, payload)
             if self._writes.held_bytes > self._full_bytes and connection not in self._paused:
-                self._paused.add(connection)
+                self._paused[connection] = None
                 connection.pause_reading()
         else:
             handler = self._handlers.get(type(message))
@@ -176,8 +176,8 @@ class Front:
             return
         connection.context = Session(NodeId(message.node_id) if message.node_id else None)
         if not message.node_id:
-            self._clients.add(connection)
-            self.used_ms = now_ms()
+            self._clients[connection] = None
+            self.used_ms = self._now_ms()
 
     def relieved(self) -> None:
         """Held bytes have fallen: whoever was made to wait may go on."""
@@ -187,10 +187,10 @@ class Front:
             self._paused.clear()
 
     def _on_close(self, connection: Connection, error: Exception | None) -> None:
-        self._paused.discard(connection)
+        self._paused.pop(connection, None)
         if connection in self._clients:
-            self._clients.discard(connection)
-            self.used_ms = now_ms()
+            del self._clients[connection]
+            self.used_ms = self._now_ms()
             self._reads.forget(connection)
             self._offsets.forget(connection)
         if error is not None:

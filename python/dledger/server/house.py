@@ -16,7 +16,6 @@ from dledger.messages.command import Expire
 from dledger.server.appends import Writes
 from dledger.server.apply import Applier
 from dledger.server.checkpoint import Checkpoints
-from dledger.server.clock import now_ms, wall_ms
 from dledger.server.driver import Driver
 from dledger.server.front import Front
 from dledger.server.peers import Peers
@@ -51,6 +50,7 @@ class House:
         """``on_idle`` is called when nobody has used the node for ``idle_timeout_ms``."""
         self._node = node
         self._driver = driver
+        self._environment = driver.environment
         self._store = store
         self._catalog = catalog
         self._applier = applier
@@ -66,7 +66,7 @@ class House:
         self._trimmed = False
         self._checkpoint_pos = -1
         self._saving: asyncio.Future[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -88,7 +88,7 @@ class House:
         if self._driver.failed:
             return
         self._timer = self._loop.call_later(TICK_S, self._tick)
-        now = now_ms()
+        now = self._environment.now_ms()
         self._writes.sweep()
         self.check_disk()
         self._expire(now)
@@ -98,8 +98,8 @@ class House:
         if now >= self._retain_ms and (self._node.retention_ms or self._node.retention_bytes):
             self._retain_ms = now + RETAIN_MS
             task = self._loop.create_task(self._retain())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
         if self._is_idle(now):
             self._on_idle()
 
@@ -128,9 +128,9 @@ class House:
         if self._driver.raft.role is not Role.LEADER or now < self._expire_ms or not self._writes.caught_up:
             return
         due = self._catalog.next_expiry_ms()
-        if due is not None and due <= wall_ms():
+        if due is not None and due <= self._environment.wall_ms():
             self._expire_ms = now + EXPIRE_MS
-            self._writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=wall_ms())))
+            self._writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=self._environment.wall_ms())))
 
     def expired(self) -> None:
         """An Expire was applied: the next one may follow."""
@@ -173,7 +173,7 @@ class House:
     def _delete(self, limit: Index) -> None:
         """On the flusher's thread."""
         before = self._store.begin_index
-        begin = self._store.retain(limit, wall_ms())
+        begin = self._store.retain(limit, self._environment.wall_ms())
         if begin > before:
             self._loop.call_soon_threadsafe(self._deleted, before, begin)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
+from dledger.environment import REAL, Environment
 from dledger.errors import CorruptStore, DLedgerError, StorageError
 from dledger.messages.codes import Code
 from dledger.raft.log import LogSummary
@@ -18,7 +18,6 @@ from dledger.server.answers import Answers
 from dledger.server.appends import Writes
 from dledger.server.apply import Applier
 from dledger.server.checkpoint import Checkpoints
-from dledger.server.clock import now_ms
 from dledger.server.driver import Driver
 from dledger.server.front import Front, frame_limits
 from dledger.server.house import House
@@ -43,7 +42,7 @@ class NodeServer:
         group: what all members agree on.
         node: what this one has for itself.
         addresses: where the members can be reached, ``host:port`` each; asked again whenever it matters.
-        disk: for tests; the real one otherwise.
+        disk, environment: for tests; the real ones otherwise.
     """
 
     def __init__(
@@ -53,10 +52,12 @@ class NodeServer:
         addresses: Callable[[], dict[NodeId, str]],
         *,
         disk: Disk | None = None,
+        environment: Environment = REAL,
     ) -> None:
         self.group = group
         self.node = node
         self._addresses = addresses
+        self._environment = environment
         self._disk: Disk = disk if disk is not None else RealDisk()
         self._error: BaseException | None = None
         self._failed = asyncio.Event()
@@ -75,7 +76,7 @@ class NodeServer:
             PortInUse: another process listens on the port.
             PathError: the directory cannot be used.
         """
-        self.store: LogStore = open_store(self.group, self.node, self._disk)
+        self.store: LogStore = open_store(self.group, self.node, self._disk, environment=self._environment)
         try:
             self._refuse_faulty()
             self.checkpoints = Checkpoints(self.node.directory, self._disk)
@@ -114,13 +115,15 @@ class NodeServer:
             terms=store.terms,
             committed=Index(max(store.hard_state.commit_hint, self.catalog.applied_index)),
         )
+        machine = self._environment
         self.raft = RaftNode(
-            group, node.node_id, store.hard_state, summary, secrets.randbelow, now_ms(), node.cache_bytes
+            group, node.node_id, store.hard_state, summary, machine.below, machine.now_ms(), node.cache_bytes
         )
         self.peers = Peers(group, node.node_id, self._addresses, frame_limits(group))
         self.driver = Driver(
-            self.raft, store, self.peers.send, self.peers.flush, self, self._fatal, lazy=node.flush == "async"
-        )
+            self.raft, store, self.peers.send, self.peers.flush, self, self._fatal,
+            lazy=node.flush == "async", environment=machine,
+        )  # fmt: skip
         self.writes = Writes(group, self.driver, self.catalog, lambda: self.front.relieved())
         self.applier = Applier(
             self.catalog, self.raft, store, self.driver.on_reader, self.writes.known_header, self.writes.applied,
@@ -180,7 +183,8 @@ class NodeServer:
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for ``condition``, which other events make true, but not for ever."""
-        end = now_ms() + int(HAND_OVER_S * 1000)
+        end = self._environment.now_ms() + int(HAND_OVER_S * 1000)
+        now_ms = self._environment.now_ms
         while not condition() and now_ms() < end and self._error is None:  # noqa: ASYNC110 - many events can make it so
             await asyncio.sleep(0.005)
 

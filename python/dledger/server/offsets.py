@@ -106,7 +106,7 @@ class Offsets:
         self._catalog = catalog
         self._reads = reads
         self._loop = asyncio.get_running_loop()
-        self._watching: set[Watch] = set()
+        self._watching: dict[Watch, None] = {}
 
     @property
     def waiting(self) -> int:
@@ -124,7 +124,7 @@ class Offsets:
             # What is applied later was committed later, so it may be shown without another round.
             watch = Watch(connection, request_id, request)
             watch.timer = self._loop.call_later(min(request.wait_ms, MAX_WAIT_MS) / 1000, self._end, watch)
-            self._watching.add(watch)
+            self._watching[watch] = None
             return
         connection.send(self._answer(request, code), request_id)
 
@@ -171,14 +171,14 @@ class Offsets:
             self._end(watch)
 
     def _end(self, watch: Watch, code: Code = Code.SUCCESS) -> None:
-        self._watching.discard(watch)
+        self._watching.pop(watch, None)
         if watch.timer is not None:
             watch.timer.cancel()
         watch.connection.send(self._answer(watch.request, code), watch.request_id)
 
     def forget(self, connection: Connection) -> None:
         for watch in [w for w in self._watching if w.connection is connection]:
-            self._watching.discard(watch)
+            self._watching.pop(watch, None)
             if watch.timer is not None:
                 watch.timer.cancel()
 

@@ -51,7 +51,7 @@ class Reads:
         self._store = store
         self._raft: RaftNode = driver.raft
         self._loop = asyncio.get_running_loop()
-        self._held: dict[tuple[int, int], set[Held]] = {}
+        self._held: dict[tuple[int, int], dict[Held, None]] = {}
 
     @property
     def waiting(self) -> int:
@@ -102,11 +102,11 @@ class Reads:
     ) -> None:
         held = Held(connection, request_id, request, behind)
         held.timer = self._loop.call_later(min(wait_ms, MAX_WAIT_MS) / 1000, self._give_up, held)
-        self._held.setdefault((request.topic_id, request.partition), set()).add(held)
+        self._held.setdefault((request.topic_id, request.partition), {})[held] = None
 
     def _release(self, held: Held) -> None:
         key = (held.request.topic_id, held.request.partition)
-        self._held[key].discard(held)
+        self._held[key].pop(held, None)
         if not self._held[key]:
             del self._held[key]
         if held.timer is not None:

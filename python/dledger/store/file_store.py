@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.config import GroupConfig, NodeConfig
+from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, StorageError
 from dledger.messages.entry import MAGIC_BLANK, Entry, HardState, LogEnd
 from dledger.store.api import DiskLevel, Identity, RecoveryReport
@@ -39,7 +40,11 @@ INDEXED_EVERY: Final = 16 << 20
 
 
 def open_store(
-    config: GroupConfig, node: NodeConfig, disk: Disk | None = None, keeping: Keeping = Keeping.THREAD
+    config: GroupConfig,
+    node: NodeConfig,
+    disk: Disk | None = None,
+    keeping: Keeping = Keeping.THREAD,
+    environment: Environment = REAL,
 ) -> FileStore:
     """Open this node's store, creating it in an empty directory; recovers by itself, see `FileStore.recovery`.
 
@@ -50,19 +55,21 @@ def open_store(
         CorruptStore: the files contradict one another in a way that no crash explains.
         StorageError: the disk failed.
     """
-    return open_settings(StoreSettings.of(config, node), disk or RealDisk(), keeping)
+    return open_settings(StoreSettings.of(config, node), disk or RealDisk(), keeping, environment)
 
 
-def open_settings(settings: StoreSettings, disk: Disk, keeping: Keeping = Keeping.THREAD) -> FileStore:
+def open_settings(
+    settings: StoreSettings, disk: Disk, keeping: Keeping = Keeping.THREAD, environment: Environment = REAL
+) -> FileStore:
     """`open_store` for given settings."""
     try:
-        parts = open_parts(settings, disk)
+        parts = open_parts(settings, disk, environment)
     except PathError:
         raise
     except OSError as error:
         raise storage_error("open", settings.directory, error) from error
     try:
-        return FileStore(parts, keeping)
+        return FileStore(parts, keeping, environment)
     except BaseException as error:
         parts.lock.release()
         if isinstance(error, OSError):
@@ -73,7 +80,7 @@ def open_settings(settings: StoreSettings, disk: Disk, keeping: Keeping = Keepin
 class FileStore:
     """See `dledger.store.api.LogStore`."""
 
-    def __init__(self, parts: Parts, keeping: Keeping) -> None:
+    def __init__(self, parts: Parts, keeping: Keeping, environment: Environment = REAL) -> None:
         self._settings, self._disk, self._parts = parts.settings, parts.disk, parts
         self._data, self._index = parts.data, parts.index
         self._failed: StorageError | None = None
@@ -96,7 +103,7 @@ class FileStore:
         if not self._data.starts:
             self._data.allocate(0)
             self._index.files.allocate(0)
-        self._keeper = Keeper(self.keep, keeping)
+        self._keeper = Keeper(self.keep, keeping, environment)
 
     def _term_of(self, index: Index) -> Term:
         return self._reader.locate(index, self._view).term

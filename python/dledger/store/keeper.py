@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Any, Final
+
+from dledger.environment import REAL, Environment, Worker
 
 INTERVAL_S: Final = 0.25
 """Pause after each round. It bounds how far behind the durable log the settled mark is, and costs four syncs of a
@@ -26,35 +27,29 @@ class Keeping(Enum):
 class Keeper:
     """Calls ``work`` soon after `wake`."""
 
-    def __init__(self, work: Callable[[], None], keeping: Keeping) -> None:
+    def __init__(self, work: Callable[[], None], keeping: Keeping, environment: Environment = REAL) -> None:
         self._work = work
         self._keeping = keeping
-        self._wanted = threading.Event()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wanted = False
+        self._worker: Worker | None = None
         if keeping is Keeping.THREAD:
-            self._thread = threading.Thread(target=self._run, name="store-keeper", daemon=True)
-            self._thread.start()
+            self._worker = environment.worker("store-keeper", self._turn, INTERVAL_S)
+            self._worker.start()
 
     def wake(self) -> None:
         """There is something to do."""
         if self._keeping is Keeping.INLINE:
             self._work()
-        elif not self._wanted.is_set():
-            self._wanted.set()
+        elif self._worker is not None and not self._wanted:
+            self._wanted = True
+            self._worker.put(None)
 
     def stop(self) -> None:
         """No more rounds; waits for the one that runs."""
-        self._stopped.set()
-        self._wanted.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._worker is not None:
+            self._worker.join()
 
-    def _run(self) -> None:
-        while True:
-            self._wanted.wait()
-            self._wanted.clear()
-            if self._stopped.is_set():
-                return
+    def _turn(self, jobs: list[Any], last: bool) -> None:
+        self._wanted = False  # before the work: what comes up from here on needs another round
+        if not last:
             self._work()
-            self._stopped.wait(INTERVAL_S)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from dledger.config import GroupConfig, NodeConfig
+from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
 from dledger.messages.entry import HardState
 from dledger.store.api import Identity
@@ -102,7 +102,7 @@ def take_lock(disk: Disk, directory: Path) -> Lock:
         raise PathError(f"{directory} cannot be used for the node's files: {os.strerror(error.errno or 0)}") from error
 
 
-def open_parts(settings: StoreSettings, disk: Disk) -> Parts:
+def open_parts(settings: StoreSettings, disk: Disk, environment: Environment = REAL) -> Parts:
     """Open the store's files, creating them in an empty directory.
 
     Raises:
@@ -111,20 +111,20 @@ def open_parts(settings: StoreSettings, disk: Disk) -> Parts:
     """
     lock = take_lock(disk, settings.directory)
     try:
-        return _open_locked(settings, disk, lock)
+        return _open_locked(settings, disk, lock, environment)
     except BaseException:
         lock.release()
         raise
 
 
-def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock) -> Parts:
+def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: Environment) -> Parts:
     root, notes = settings.directory, list[str]()
     disk.fsync_dir(root.parent)
     for name in (STATE_FILE, MARK_FILE):
         if disk.exists(root / (name + NEW_SUFFIX)):
             disk.unlink(root / (name + NEW_SUFFIX))
     if not disk.exists(root / STATE_FILE):
-        _create_state(settings, disk, notes)
+        _create_state(settings, disk, environment, notes)
     state = SlotFile(disk.open(root / STATE_FILE), STATE_MAGIC)
     if state.payload is None:
         raise CorruptStore(
@@ -176,7 +176,7 @@ def _check_index(index: SegmentFiles, notes: list[str]) -> None:
         index.starts = []
 
 
-def _create_state(settings: StoreSettings, disk: Disk, notes: list[str]) -> None:
+def _create_state(settings: StoreSettings, disk: Disk, environment: Environment, notes: list[str]) -> None:
     root = settings.directory
     hard_state = HardState()
     if disk.exists(root / "currterm"):
@@ -189,7 +189,7 @@ def _create_state(settings: StoreSettings, disk: Disk, notes: list[str]) -> None
             f"{root} has a log but no file {STATE_FILE!r}, so this node cannot know what it voted: put the file back, "
             "or empty the directory and let the node join again as a new one"
         )
-    identity = Identity(settings.group, settings.node_id, secrets.randbits(63))
+    identity = Identity(settings.group, settings.node_id, environment.below(1 << 63))
     record = StateRecord(identity, hard_state, settings.segment_bytes, settings.index_file_bytes)
     _create(disk, root / STATE_FILE, STATE_MAGIC, record.pack())
 

@@ -1,0 +1,59 @@
+"""The real clocks, dice and background threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from dledger.environment import REAL
+
+
+def test_a_worker_is_given_all_jobs_in_order_and_ends_after_the_last() -> None:
+    seen: list[tuple[list[Any], bool]] = []
+    worker = REAL.worker("test", lambda jobs, last: seen.append((jobs, last)))
+    for job in range(5):
+        worker.put(job)
+    worker.start()
+    worker.join()
+    assert [job for jobs, _ in seen for job in jobs] == [0, 1, 2, 3, 4]
+    assert [last for _, last in seen] == [False] * (len(seen) - 1) + [True]
+
+
+def test_a_worker_that_was_never_started_can_be_joined() -> None:
+    worker = REAL.worker("test", lambda jobs, last: None)
+    worker.put(1)
+    worker.join()
+
+
+def test_a_worker_turns_again_without_a_job_when_it_asked_for_that() -> None:
+    turns: list[int] = []
+    second = threading.Event()
+
+    def turn(jobs: list[Any], last: bool) -> float | None:
+        turns.append(len(jobs))
+        if len(turns) == 2:
+            second.set()
+        return 0.0 if len(turns) == 1 else None
+
+    worker = REAL.worker("test", turn)
+    worker.start()
+    worker.put("job")
+    second.wait()
+    worker.join()
+    assert turns[:2] == [1, 0]
+
+
+def test_the_pause_of_a_worker_ends_at_once_when_it_is_joined() -> None:
+    done = threading.Event()
+    worker = REAL.worker("test", lambda jobs, last: done.set(), pause_s=3600.0)
+    worker.start()
+    worker.put("job")
+    done.wait()
+    worker.join()
+
+
+def test_dice_stay_in_their_range() -> None:
+    assert {REAL.below(3) for _ in range(200)} == {0, 1, 2}
+    assert all(0 <= REAL.fraction() < 1 for _ in range(100))
+    assert len({REAL.unique() for _ in range(100)}) == 100
+    assert all(len(REAL.unique()) == 32 for _ in range(10))
