@@ -1,0 +1,71 @@
+"""The log checker refuses what is none of a log, by its name, and takes what is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dledger.testing.checkers.anomaly import MAX_OF_A_KIND, Anomaly
+from dledger.testing.checkers.history import Kind, Operation, Outcome
+from dledger.testing.checkers.log_checker import check_log
+from dledger.testing.checkers.notation import parse
+
+HISTORIES = Path(__file__).parent / "histories"
+
+
+def sections(name: str) -> list[tuple[str, str]]:
+    """(title, text) of each history in a file."""
+    parts = (HISTORIES / name).read_text().split("\n== ")[1:]
+    return [(title, text) for title, _, text in (part.partition("\n") for part in parts)]
+
+
+BAD = [(title.rsplit(": ", 1), text) for title, text in sections("log_bad.txt")]
+GOOD = sections("log_good.txt")
+
+
+def test_collections_hold_enough_histories_and_every_anomaly() -> None:
+    assert len(BAD) >= 30
+    assert len(GOOD) >= 30
+    assert {anomaly for (_, anomaly), _ in BAD} == {a.value for a in Anomaly} - {Anomaly.NOT_LINEARIZABLE.value}
+
+
+@pytest.mark.parametrize(("anomaly", "text"), [pytest.param(a, text, id=title) for (title, a), text in BAD])
+def test_history_that_is_none_of_a_log_is_refused_by_its_anomaly(anomaly: str, text: str) -> None:
+    findings = check_log(parse(text))
+    assert anomaly in {finding.anomaly.value for finding in findings}, "\n".join(map(str, findings))
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=title) for title, text in GOOD])
+def test_history_of_a_log_is_accepted(text: str) -> None:
+    assert check_log(parse(text)) == []
+
+
+def test_value_that_is_written_twice_is_an_error_of_the_writer() -> None:
+    with pytest.raises(ValueError, match="written twice"):
+        check_log(parse("w 0-1 append a -> 0\nw 2-3 append a -> 1"))
+
+
+def test_anomalies_of_one_kind_are_told_a_few_times_only() -> None:
+    lost = [Operation(Kind.APPEND, "w", "t", 0, 2 * at, 2 * at + 1, Outcome.OK, values=(at,), start=at)
+            for at in range(50)]  # fmt: skip
+    empty = [Operation(Kind.END, "r", "t", 0, 200 + at, 201 + at, Outcome.OK, start=0) for at in range(50)]
+    findings = check_log(lost + empty)
+    assert len(findings) <= 2 * MAX_OF_A_KIND
+    assert "the log ends at 0" in str(findings[0])
+
+
+def test_long_history_is_checked_in_the_time_of_a_sort() -> None:
+    """200,000 values; a checker that looked at each pair of calls would not come back."""
+    history = []
+    for at in range(20_000):
+        begin = 10 * at
+        values = tuple(range(begin, begin + 10))
+        history.append(Operation(
+            Kind.APPEND, f"w{at % 7}", "t", 0, begin, begin + 25, Outcome.OK, values=values, start=begin,
+            producer=f"p{at % 7}", sequence=at,
+        ))  # fmt: skip
+        history.append(Operation(
+            Kind.READ, "r", "t", 0, begin + 26, begin + 30, Outcome.OK, values=values, start=begin,
+        ))  # fmt: skip
+    assert check_log(history) == []
