@@ -70,6 +70,8 @@ class Driver:
         self._readers = ThreadPoolExecutor(READERS, "dledger-reader")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._cuts = 0  # asked for and not carried out
+        self._committed: Index | None = None  # to be told after them
 
     def start(self) -> None:
         self.flusher.start()
@@ -116,6 +118,10 @@ class Driver:
 
     def _truncated(self, end: LogEnd) -> None:
         self.raft.truncated(end)
+        self._cuts -= 1
+        if self._committed is not None and not self._cuts and not self.failed:
+            index, self._committed = self._committed, None
+            self._listener.on_committed(index)
 
     def _tick(self) -> None:
         self._timer = None
@@ -142,9 +148,10 @@ class Driver:
                 if ready.hard_state is not None:
                     self.flusher.save(ready.hard_state)
                 if ready.truncate_to is not None:
+                    self._cuts += 1
                     self.flusher.truncate(ready.truncate_to)
                 if ready.committed is not None and not ready.append:
-                    self._listener.on_committed(ready.committed)  # a client's answer goes out before the peers' news
+                    self._commit(ready.committed)  # a client's answer goes out before the peers' news
                 for message in ready.messages:
                     self._send(message)
                 if ready.append:
@@ -164,13 +171,20 @@ class Driver:
         if ready.role is not None:
             self._listener.on_role(ready.role)
         if ready.committed is not None and ready.append:
-            self._listener.on_committed(ready.committed)
+            self._commit(ready.committed)
         for finished in ready.finished:
             self._listener.on_finished(finished)
         for done in ready.reads:
             self._listener.on_read(done)
         if ready.transfer is not None:
             self._listener.on_transfer(ready.transfer)
+
+    def _commit(self, index: Index) -> None:
+        """Tell, but not while the store still has what is to be cut: it would take that for what was committed."""
+        if self._cuts:
+            self._committed = index
+        else:
+            self._listener.on_committed(index)
 
     def _arm(self) -> None:
         """Wake when the core wants its next tick. A timer that is early ticks for nothing, which is cheaper than
