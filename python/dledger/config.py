@@ -74,6 +74,10 @@ class GroupConfig:
     election_ms: int = 1000
     """Shortest patience of a follower, and how long a leader goes on without a quorum of answers; each wait is drawn
     from [election_ms, 2 * election_ms). Ten heartbeats, so that a pause of the process is not an election (D11)."""
+    takeover_ms: int = 100
+    """When the connection from the leader ends, as it does when its process is killed, its followers ask for votes one
+    after the other, so far apart, the first one after half of it. Pre-votes keep that harmless where the leader lives.
+    0: no hurry, wait as for a leader that is only silent."""
     vote_interval_ms: int = 150
     """Shortest pause before the next vote round after one that was not won; drawn from [1, 2) times this."""
     ack_timeout_ms: int = 10_000
@@ -107,6 +111,8 @@ class GroupConfig:
             raise ConfigError(f"preferred leaders {self.preferred_leaders} are not all members {self.members}")
         if not 0 < 3 * self.heartbeat_ms <= self.election_ms:
             raise ConfigError(f"election_ms {self.election_ms} is under three times heartbeat_ms {self.heartbeat_ms}")
+        if self.takeover_ms < 0:
+            raise ConfigError(f"takeover_ms {self.takeover_ms} is negative; 0 switches it off")
         if self.max_body_bytes + 4096 > self.segment_bytes:
             raise ConfigError(f"a body of max_body_bytes {self.max_body_bytes} does not fit segment_bytes")
         if self.index_file_bytes % 32:

@@ -1,7 +1,7 @@
 """A group of nodes in one process, with a clock, a network and disks that obey a seed.
 
-Chaos: messages are lost, doubled, delayed and so reordered; links are cut; syncs are slow; nodes crash between any two
-effects, lose what was not synced (any part of it), and come back.
+Chaos: messages are lost, doubled, delayed and so reordered; links are cut; connections end and open again for no
+reason; syncs are slow; nodes crash between any two effects, lose what was not synced (any part of it), and come back.
 
 Checked after every step (facts of Raft's paper, figure 3, and of DLedger made safe):
 - election safety: one leader a term;
@@ -81,6 +81,8 @@ class Chaos:
     sync_ms: int = 5
     crash: float = 0.0
     cut: float = 0.0
+    reset: float = 0.0
+    """A message is lost with its connection, which is open again a little later."""
 
 
 @dataclass
@@ -148,9 +150,13 @@ class World:
             self.cache_bytes,
         )
         self._wake(member)
+        for other in self.config.members:
+            self._tell(other, member, is_lost=False)
+            self._tell(member, other, is_lost=False)
 
-    def crash(self, member: NodeId) -> None:
-        """Kill a process; of what was not synced any first part survives."""
+    def crash(self, member: NodeId, *, is_noticed: bool = True) -> None:
+        """Kill a process; of what was not synced any first part survives. ``is_noticed``: the others see its
+        connections end, as they do unless the whole machine has gone."""
         state, disk = self.members[member], self.members[member].disk
         state.node = None
         state.life += 1
@@ -158,6 +164,24 @@ class World:
         self.counts["entries lost in a crash"] += len(disk.entries) - keep
         self.counts["crashes"] += 1
         del disk.entries[keep:]
+        for other in self.config.members if is_noticed else ():
+            self._tell(other, member, is_lost=True)
+
+    def reset(self, sender: NodeId, receiver: NodeId) -> None:
+        """The connection from ``sender`` ends, and another one is open soon."""
+        self.counts["resets"] += 1
+        self._tell(receiver, sender, is_lost=True)
+        back_ms = self.random.randint(20, 60)
+        self.after(back_ms, lambda: self._tell(receiver, sender, is_lost=False))
+        self.after(back_ms, lambda: self._tell(sender, receiver, is_lost=False))
+
+    def _tell(self, member: NodeId, peer: NodeId, *, is_lost: bool) -> None:
+        """A node hears of the connection with ``peer``, if there can be one."""
+        def tell(node: RaftNode) -> Ready:
+            return node.peer_lost(peer, self.now_ms) if is_lost else node.peer_found(peer, self.now_ms)
+
+        if member != peer and (is_lost or (peer, member) not in self.cuts):
+            self.after(self.random.randint(0, 2), lambda: self.call(member, tell))
 
     def cut(self, one: NodeId, other: NodeId) -> None:
         self.cuts |= {(one, other), (other, one)}
@@ -358,6 +382,9 @@ class World:
         self.counts["messages"] += 1
         if (sender, receiver) in self.cuts or self.random.random() < chaos.loss:
             self.counts["messages lost"] += 1
+            return
+        if self.random.random() < chaos.reset:
+            self.reset(sender, receiver)
             return
         copies = 2 if self.random.random() < chaos.double else 1
         for _ in range(copies):

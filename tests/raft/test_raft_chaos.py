@@ -23,6 +23,7 @@ def chaos_of(dice: random.Random) -> Chaos:
         long_delay=dice.choice([0, 0.02, 0.1]),
         sync_ms=dice.choice([0, 5, 50, 400]),
         crash=dice.choice([0, 0.0005, 0.003]),
+        reset=dice.choice([0, 0.01, 0.05]),
     )
 
 
@@ -82,6 +83,7 @@ BITES = {
     "committed": 5000,
     "messages lost": 2000,
     "crashes": 30,
+    "resets": 500,
     "entries lost in a crash": 10,
     "entries cut": 200,
     "loads": 1000,

@@ -39,6 +39,8 @@ class Core(ABC):
         self.leader_id: NodeId | None = None
         self.heard_leader_ms = 0
         """When the leader was last heard; means nothing while ``leader_id`` is None."""
+        self.leader_is_gone = False
+        """The connection from the leader has ended and nothing was heard on another one: its process is likely dead."""
         self.writable = True
 
     @abstractmethod
@@ -54,8 +56,9 @@ class Core(ABC):
         """A quorum voted for this node in its term."""
 
     @abstractmethod
-    def campaign(self, now_ms: int, *, transfer: bool = False) -> None:
-        """As a candidate, ask for votes at once; ``transfer``: the leader said so, no pre-vote is needed."""
+    def campaign(self, now_ms: int, *, transfer: bool = False, again_soon: bool = False) -> None:
+        """As a candidate, ask for votes at once; ``transfer``: the leader said so, no pre-vote is needed;
+        ``again_soon``: see `Candidate`."""
 
     def draw(self, base_ms: int) -> int:
         """A wait from [base, 2 * base), so that nodes seldom do the same at the same time."""
@@ -93,4 +96,6 @@ class Core(ABC):
         """Whether a leader was heard within the shortest patience; then no other is helped (stickiness, D11)."""
         if self.role is Role.LEADER:
             return True  # it steps down by itself when it loses its quorum
-        return self.leader_id is not None and now_ms - self.heard_leader_ms < self.config.election_ms
+        if self.leader_id is None or self.leader_is_gone:
+            return False
+        return now_ms - self.heard_leader_ms < self.config.election_ms

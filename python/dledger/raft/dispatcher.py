@@ -111,6 +111,14 @@ class EntryDispatcher:
         ):
             self._commit(now_ms)
 
+    def reconnected(self, now_ms: int) -> None:
+        """What was under way may be lost with the old connection: ask now, not when it is late."""
+        if self.state is PushState.COMPARE:
+            self._compare(self.compare_index)
+        elif self._in_flight:
+            self._compare(Index(self.next_index - 1))
+        self.fill(now_ms)
+
     def loaded(self, entries: Sequence[Entry], now_ms: int) -> None:
         """The store read what was asked for; what was asked for by an earlier leadership is not it."""
         if self._loading is None or (entries and entries[0].index != self._loading):

@@ -134,6 +134,9 @@ class Candidate:
 
     A term is asked for again only by the very candidate that first asked for it, and never once it has led in it or
     was restarted: entries of one term come from one log.
+
+    ``again_soon``: this node saw the leader's connection end. A voter that still believes in the leader may be about
+    to see the same, so it is asked once more after a vote interval and not after an election time.
     """
 
     def __init__(self, core: Core, now_ms: int, wait_ms: int) -> None:
@@ -143,6 +146,7 @@ class Candidate:
         self.asked_term = NO_TERM
         self.pre_vote = True
         self.transfer = False
+        self.again_soon = False
         self._stood_in: Term | None = None
         self._answers: dict[NodeId, tuple[VoteResult, Term]] = {}
         self._round_ends_ms: int | None = None
@@ -201,6 +205,11 @@ class Candidate:
         self._answers[response.local_id] = (response.result, response.term)
         self._count(now_ms)
 
+    def peer_found(self, peer: NodeId, now_ms: int) -> None:
+        """Ask again who could not be reached, as long as the round is open."""
+        if self._round_ends_ms is not None and self._answers[peer][0] is SILENT:
+            self._ask(peer)
+
     def _ask(self, peer: NodeId) -> None:
         core = self.core
         core.send(
@@ -236,7 +245,8 @@ class Candidate:
         elif tally.known_max_term_in_group > self.asked_term:
             core.become_candidate(tally.known_max_term_in_group, now_ms)
         elif tally.already_has_leader:
-            self._pause(now_ms, core.config.election_ms)
+            self._pause(now_ms, 0 if self.again_soon else core.config.election_ms)
+            self.again_soon = False
         else:
             self._pause(now_ms, 2 * interval if tally.valid - tally.bigger_ledgers < core.quorum <= tally.valid else 0)
 

@@ -24,20 +24,45 @@ class Follower:
         self.matched_index = core.log.committed_index
         self._acknowledged = NO_INDEX
         self._patience_ms = core.draw(core.config.election_ms)
+        self._turn_ms = 0
+        """When it is this node's turn to ask for votes after the leader's connection ended."""
         core.heard_leader_ms = now_ms
+        core.leader_is_gone = False
 
     def deadline_ms(self) -> int:
-        return self.core.heard_leader_ms + self._patience_ms
+        patience_ms = self.core.heard_leader_ms + self._patience_ms
+        return min(patience_ms, self._turn_ms) if self.core.leader_is_gone else patience_ms
 
     def tick(self, now_ms: int) -> None:
         """Without a sign of the leader for too long, ask for votes; the term stays until a pre-vote passes."""
         if now_ms >= self.deadline_ms():
-            self.core.out.fact("leader_lost", leader=str(self.core.leader_id), term=self.core.term)
+            is_gone = self.core.leader_is_gone
+            self.core.out.fact("leader_lost", leader=str(self.core.leader_id), term=self.core.term, gone=int(is_gone))
             self.core.become_candidate(self.core.term, now_ms, 0)
-            self.core.campaign(now_ms)
+            self.core.campaign(now_ms, again_soon=is_gone)
 
-    def hear(self, now_ms: int) -> None:
-        self.core.heard_leader_ms = now_ms
+    def leader_gone(self, now_ms: int) -> None:
+        """The connection from the leader has ended: do not wait for it any longer than for one's turn to ask.
+
+        A hint, not a proof: whoever still hears the leader refuses the pre-vote, and so does the leader itself, so a
+        leader with a quorum is not disturbed. A word from it on another connection takes the hint back.
+        """
+        core = self.core
+        if core.leader_is_gone or not core.config.takeover_ms:
+            return
+        core.leader_is_gone = True
+        self._turn_ms = now_ms + self._wait_for_turn()
+        core.out.fact("leader_gone", leader=str(core.leader_id), term=core.term)
+
+    def _wait_for_turn(self) -> int:
+        """One follower after the other, the preferred ones first, so that they do not split the votes. The half step
+        before the first one is for the leader to come back, and for the others to notice too."""
+        core, step = self.core, self.core.config.takeover_ms
+        if not core.writable:
+            return core.draw(core.config.election_ms)
+        order = dict.fromkeys((*core.config.preferred_leaders, *core.config.members))
+        turn = [member for member in order if member != core.leader_id].index(core.me)
+        return turn * step + step // 2 + core.dice(max(1, step // 2))
 
     def on_persisted(self) -> None:
         """More of the log is durable: say so, but never twice the same."""

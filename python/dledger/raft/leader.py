@@ -121,6 +121,11 @@ class Leader:
             self._next_preference_ms = now_ms + RETRY_PREFERRED * self.core.config.election_ms
             self.transfer(to, now_ms, is_asked=False)
 
+    def peer_found(self, peer: NodeId, now_ms: int) -> None:
+        """Let it know at once who leads, and ask what it has of what was under way."""
+        self._send_beat(peer)
+        self.dispatchers[peer].reconnected(now_ms)
+
     def on_persisted(self, now_ms: int) -> None:
         if self.acks.acknowledge(self.core.me, self.core.log.durable_index):
             self._advance(now_ms)

@@ -52,7 +52,7 @@ class Machine(Core):
         self._leave()
         if term > self.term:
             self.set_vote(term, None)
-        self.role, self.leader_id = Role.CANDIDATE, None
+        self.role, self.leader_id, self.leader_is_gone = Role.CANDIDATE, None, False
         wait_ms = self.draw(self.config.vote_interval_ms) if wait_ms is None else wait_ms
         self.acting = Candidate(self, now_ms, wait_ms)
 
@@ -73,10 +73,10 @@ class Machine(Core):
         self.acting = leader = Leader(self, self.transfers, now_ms)
         leader.start(now_ms)
 
-    def campaign(self, now_ms: int, *, transfer: bool = False) -> None:
+    def campaign(self, now_ms: int, *, transfer: bool = False, again_soon: bool = False) -> None:
         candidate = self.acting
         assert isinstance(candidate, Candidate), f"{self.role.name} asks for no votes"
-        candidate.transfer = transfer
+        candidate.transfer, candidate.again_soon = transfer, again_soon
         if transfer:
             candidate.open_round(Term(self.term + 1), now_ms, pre_vote=False)
         else:
@@ -85,6 +85,14 @@ class Machine(Core):
     def tick(self, now_ms: int) -> None:
         self.transfers.look(now_ms)
         self.acting.tick(now_ms)
+
+    def peer_lost(self, peer: NodeId, now_ms: int) -> None:
+        if isinstance(self.acting, Follower) and peer == self.leader_id:
+            self.acting.leader_gone(now_ms)
+
+    def peer_found(self, peer: NodeId, now_ms: int) -> None:
+        if peer in self.peers and not isinstance(self.acting, Follower):
+            self.acting.peer_found(peer, now_ms)
 
     def step(self, message: PeerMessage, now_ms: int) -> None:
         """Take a message in, after checking its group, receiver, sender and term, in that order (D6, D14)."""
@@ -133,6 +141,7 @@ class Machine(Core):
             self.out.fact("two_leaders_in_a_term", term=self.term, known=str(self.leader_id), claims=leader_id)
             return Code.INCONSISTENT_LEADER
         self.heard_leader_ms = now_ms
+        self.leader_is_gone = False
         return Code.SUCCESS
 
     def _on_push(self, request: PushEntryRequest, now_ms: int) -> None:

@@ -58,6 +58,16 @@ class RaftNode:
         """
         return self._run(lambda: self._machine.step(message, now_ms))
 
+    def peer_lost(self, peer: NodeId, now_ms: int) -> Ready:
+        """The last connection from ``peer`` has ended. A kernel closes a dead process's connections at once, so a
+        follower then waits ``takeover_ms`` for its leader, not ``election_ms``. Only a hint: it may be false."""
+        return self._run(lambda: self._machine.peer_lost(peer, now_ms))
+
+    def peer_found(self, peer: NodeId, now_ms: int) -> Ready:
+        """A connection with ``peer`` is open again, in either direction. What was sent to it before may be lost, so
+        what matters is sent again now. Only a hint: it may be false, or come too often."""
+        return self._run(lambda: self._machine.peer_found(peer, now_ms))
+
     def propose(self, bodies: Sequence[Buffer], now_ms: int, magic: int = MAGIC_NORMAL) -> Ready:
         """Append one entry per body. Ask `can_accept` first.
 
@@ -140,7 +150,8 @@ class RaftNode:
 
     @property
     def leader_id(self) -> NodeId | None:
-        return self._machine.leader_id
+        """Who leads, as far as this node knows: nobody while the connection from its leader has ended."""
+        return None if self._machine.leader_is_gone else self._machine.leader_id
 
     @property
     def hard_state(self) -> HardState:

@@ -100,6 +100,12 @@ class Driver:
     def step(self, message: PeerMessage) -> None:
         self.feed(self.raft.step, message, self._now_ms())
 
+    def peer_lost(self, peer: NodeId) -> None:
+        self.feed(self.raft.peer_lost, peer, self._now_ms())
+
+    def peer_found(self, peer: NodeId) -> None:
+        self.feed(self.raft.peer_found, peer, self._now_ms())
+
     def read_index(self, token: int) -> None:
         self.feed(self.raft.read_index, token, self._now_ms())
 

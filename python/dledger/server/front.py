@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -69,6 +70,7 @@ class Front:
         self._listener: Listener | None = None
         self._clients: dict[Connection, None] = {}
         self._paused: dict[Connection, None] = {}
+        self._peers: Counter[NodeId] = Counter()
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
         self._closed = False
         self.client_requests = 0
@@ -175,7 +177,10 @@ class Front:
             connection.close()
             return
         connection.context = Session(NodeId(message.node_id) if message.node_id else None)
-        if not message.node_id:
+        if message.node_id:
+            self._peers[NodeId(message.node_id)] += 1
+            self._driver.peer_found(NodeId(message.node_id))
+        else:
             self._clients[connection] = None
             self.used_ms = self._now_ms()
 
@@ -188,7 +193,12 @@ class Front:
 
     def _on_close(self, connection: Connection, error: Exception | None) -> None:
         self._paused.pop(connection, None)
-        if connection in self._clients:
+        session: Session | None = connection.context
+        if session is not None and session.peer is not None:
+            self._peers[session.peer] -= 1
+            if not self._peers[session.peer] and not self._closed:
+                self._driver.peer_lost(session.peer)
+        elif connection in self._clients:
             del self._clients[connection]
             self.used_ms = self._now_ms()
             self._reads.forget(connection)

@@ -119,7 +119,9 @@ class NodeServer:
         self.raft = RaftNode(
             group, node.node_id, store.hard_state, summary, machine.below, machine.now_ms(), node.cache_bytes
         )
-        self.peers = Peers(group, node.node_id, self._addresses, frame_limits(group))
+        self.peers = Peers(
+            group, node.node_id, self._addresses, frame_limits(group), lambda peer: self.driver.peer_found(peer)
+        )
         self.driver = Driver(
             self.raft, store, self.peers.send, self.peers.flush, self, self._fatal,
             lazy=node.flush == "async", environment=machine,

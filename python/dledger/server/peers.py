@@ -21,18 +21,28 @@ class Peers:
     """One outgoing link to each other member."""
 
     def __init__(
-        self, group: GroupConfig, node_id: NodeId, addresses: Callable[[], dict[NodeId, str]], limits: Limits
+        self,
+        group: GroupConfig,
+        node_id: NodeId,
+        addresses: Callable[[], dict[NodeId, str]],
+        limits: Limits,
+        on_found: Callable[[NodeId], None],
     ) -> None:
+        """``on_found`` is told whenever a link is open anew."""
         self._group = group
         self._addresses = addresses
         self._limits = limits
         hello = HelloRequest(group=group.group, node_id=node_id)
         unsent = 2 * group.push_window_bytes + group.max_body_bytes
-        self._links = {
-            peer: PeerLink(lambda peer=peer: addresses()[peer], hello, limits=limits, max_bytes=unsent)  # type: ignore[misc]
-            for peer in group.members
-            if peer != node_id
-        }
+
+        def link(peer: NodeId) -> PeerLink:
+            def changed(is_open: bool) -> None:
+                if is_open:
+                    on_found(peer)
+
+            return PeerLink(lambda: addresses()[peer], hello, limits=limits, max_bytes=unsent, on_change=changed)
+
+        self._links = {peer: link(peer) for peer in group.members if peer != node_id}
 
     def start(self) -> None:
         for link in self._links.values():
