@@ -58,7 +58,7 @@ class NodeServer:
         self.node = node
         self._addresses = addresses
         self._environment = environment
-        self._disk: Disk = disk if disk is not None else RealDisk()
+        self._disk: Disk = disk if disk is not None else RealDisk(direct=node.flush == "sync")
         self._error: BaseException | None = None
         self._failed = asyncio.Event()
         self._idle = asyncio.Event()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from dledger.errors import StorageError
+from dledger.store.direct import DIRECT_BYTES, DirectWriter, is_refusal
 from dledger.types import Buffer
 
 IOV_MAX: Final = 1024
@@ -103,10 +104,13 @@ class Disk(Protocol):
 class RealFile:
     """A file descriptor."""
 
-    __slots__ = ("__weakref__", "_fd", "path")
+    __slots__ = ("__weakref__", "_direct", "_fd", "_may_go_direct", "path")
 
-    def __init__(self, path: Path, flags: int) -> None:
+    def __init__(self, path: Path, flags: int, direct: bool = False) -> None:
+        """``direct``: let large writes go past the page cache where that is possible."""
         self.path = path
+        self._may_go_direct = direct
+        self._direct: DirectWriter | None = None
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
         weakref.finalize(self, os.close, self._fd)
 
@@ -120,6 +124,22 @@ class RealFile:
         return data
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
+        if not (self._may_go_direct and sum(map(len, buffers)) >= DIRECT_BYTES and self._past_cache(buffers, offset)):
+            self._through_cache(buffers, offset)
+
+    def _past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
+        """False where the file system wants none of it; then nothing is tried again."""
+        try:
+            if self._direct is None:
+                self._direct = DirectWriter(self.path, self._fd)
+            self._direct.pwritev(buffers, offset, self._through_cache)
+        except OSError as error:
+            if not is_refusal(error):
+                raise
+            self._may_go_direct, self._direct = False, None
+        return self._may_go_direct
+
+    def _through_cache(self, buffers: Sequence[Buffer], offset: int) -> None:
         for start in range(0, len(buffers), IOV_MAX):
             part = buffers[start : start + IOV_MAX]
             total = sum(map(len, part))
@@ -182,10 +202,14 @@ class RealLock:
 
 
 class RealDisk:
-    """The operating system's files."""
+    """The operating system's files. ``direct``: large writes go past the page cache where that is possible, which
+    suits what is synced at once."""
+
+    def __init__(self, *, direct: bool = False) -> None:
+        self._direct = direct
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
-        return RealFile(path, os.O_RDWR | (os.O_CREAT if create else 0))
+        return RealFile(path, os.O_RDWR | (os.O_CREAT if create else 0), self._direct)
 
     def open_read_only(self, path: Path) -> DiskFile:
         return RealFile(path, os.O_RDONLY)
