@@ -140,7 +140,11 @@ class TransactionError(DLedgerError):
 
 
 class CorruptEntry(DLedgerError):
-    """Stored bytes do not match their checksum; they are never served."""
+    """Stored bytes do not match their checksum; they are never served. ``index`` is the entry's, -1 when unknown."""
+
+    def __init__(self, message: str, index: int = -1) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class StorageError(DLedgerError):

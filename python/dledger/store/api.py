@@ -75,6 +75,18 @@ class RecoveryReport:
         return report
 
 
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """One step of a scrub: bytes passed, what is wrong with them, and how far the pass has come."""
+
+    size: int = 0
+    faults: tuple[Fault, ...] = ()
+    at: int = 0
+    """Log position, in bytes, up to which this pass has come."""
+    done: bool = True
+    """The pass is over; the next step begins another one."""
+
+
 class LogStore(Protocol):
     """One node's log and hard state.
 
@@ -155,11 +167,23 @@ class LogStore(Protocol):
             OffsetOutOfRange: not kept any more.
         """
 
-    def repair(self, entry: Entry) -> None:
-        """Put a sound copy of a damaged entry, fetched from a peer, in its place; durable on return.
+    def repair(self, *entries: Entry) -> None:
+        """Put sound copies of neighbouring damaged entries, fetched from a peer, in their place: in a new file, that
+        takes the old one's place when it is durable. All entries that are damaged side by side belong together, so
+        that the sound ones around them can vouch for them. May be called from any thread.
 
         Raises:
-            CorruptEntry: it is not the entry that belongs there.
+            CorruptEntry: they are not the entries that belong there, or another place of the file cannot be read.
+            DiskFull: no room for the new file; nothing was changed.
+            StorageError: the disk failed; the store is unusable from now on.
+        """
+
+    def scrub(self, max_bytes: int, committed: Index) -> Scrubbed:
+        """Read and check about ``max_bytes`` more of the log, pass after pass from its first entry to ``committed`` (as
+        it was when the pass began). One step at a time, from any thread.
+
+        Raises:
+            StorageError: the disk failed otherwise than by not giving back what was written.
         """
 
     def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:

@@ -19,20 +19,22 @@ from typing import Final
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, StorageError
-from dledger.messages.entry import MAGIC_BLANK, Entry, HardState, LogEnd
-from dledger.store.api import DiskLevel, Identity, RecoveryReport
+from dledger.messages.entry import Entry, HardState, LogEnd
+from dledger.store.api import DiskLevel, Identity, RecoveryReport, Scrubbed
 from dledger.store.files import Disk, RealDisk, storage_error
 from dledger.store.keeper import Keeper, Keeping
-from dledger.store.logindex import UNIT_SIZE, unit_of
+from dledger.store.logindex import UNIT_SIZE
 from dledger.store.marks import MarkBook
 from dledger.store.open_parts import Parts, StoreSettings, open_parts
 from dledger.store.reader import Reader, View
 from dledger.store.recovery import mark_of, no_commit_beyond, recover
-from dledger.store.repairs import write_repaired
+from dledger.store.repairs import repair
 from dledger.store.retention import drop_front, level_of, without_expired
 from dledger.store.rules import check_append, check_hard_state, check_truncate
+from dledger.store.scrub import Scrub
 from dledger.store.segments import SegmentFiles
 from dledger.store.terms import Pairs, TermTable, find_terms
+from dledger.store.writing import write_entries
 from dledger.types import NOWHERE, Buffer, Index, Position, Term
 
 INDEXED_EVERY: Final = 16 << 20
@@ -90,6 +92,7 @@ class FileStore:
         """One writer at a time."""
         self._sync_lock = threading.Lock()
         """One sync at a time, and none during a truncation."""
+        self._repair_lock = threading.Lock()
         hint = max(parts.record.hard_state.commit_hint, parts.mark.commit if parts.mark else -1)
         recovered = recover(parts, Index(hint))
         self._recovery = recovered.report
@@ -97,7 +100,8 @@ class FileStore:
         self._commit = no_commit_beyond(Index(hint), recovered.end)
         self._marks = MarkBook(parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()))
         self._reader = Reader(self._data, self._index, lambda: self._view, self._lock)
-        self._terms = TermTable(find_terms(self.begin_index, self.end.position.index, self._term_of))
+        self._scrub = Scrub(self._data, lambda: self._view, lambda: self._marks.mark.durable)
+        self._terms = self._find_terms()
         self._state = replace(parts.record.hard_state, commit_hint=self._commit)
         self._check_term()
         if not self._data.starts:
@@ -105,8 +109,10 @@ class FileStore:
             self._index.files.allocate(0)
         self._keeper = Keeper(self.keep, keeping, environment)
 
-    def _term_of(self, index: Index) -> Term:
-        return self._reader.locate(index, self._view).term
+    def _find_terms(self) -> TermTable:
+        faults = self._recovery.faulty
+        term_of = lambda index: self._reader.term_of(index, self._view, faults)  # noqa: E731
+        return TermTable(find_terms(self.begin_index, self.end.position.index, term_of))
 
     def _check_term(self) -> None:
         """A node's term is never below that of its log; DLedger could lose it, we do not."""
@@ -183,7 +189,7 @@ class FileStore:
             check_append(self._view.end, entries, self._data.file_size, self._state.term)
             self._make_room(entries)
             with self._fatal("append to", lambda: self._data.path(entries[0].pos)):
-                self._write(entries)
+                write_entries(self._data, self._index, self._view.end.end_pos, entries)
             self._terms.append(entries)
             self._view = self._view.grown(LogEnd.after(entries[-1]))
         if self._half_full():
@@ -218,19 +224,6 @@ class FileStore:
             return False
         self._no_room = False
         return True
-
-    def _write(self, entries: Sequence[Entry]) -> None:
-        buffers: list[Buffer] = []
-        at = pos = self._view.end.end_pos
-        for entry in entries:
-            if entry.pos != pos:  # the rest of the file is padding
-                buffers += (MAGIC_BLANK.to_bytes(4, "big", signed=True), (entry.pos - pos).to_bytes(4, "big"))
-                self._data.pwritev(at, buffers)
-                buffers, at = [], entry.pos
-            buffers += (entry.header, entry.body)
-            pos = entry.end_pos
-        self._data.pwritev(at, buffers)
-        self._index.put(entries[0].index, [unit_of(entry) for entry in entries])
 
     def truncate(self, after: Index) -> None:
         """See `LogStore.truncate`. A crash on the way leaves the log as it was, as it should be, or cut at the end
@@ -330,11 +323,20 @@ class FileStore:
             return self._fail("read what was just written to", self._data.directory, error)
         return CorruptEntry(f"entry {index} or one near it cannot be read from {self._data.directory}: {error}")
 
-    def repair(self, entry: Entry) -> None:
+    def repair(self, *entries: Entry) -> None:
         """See `LogStore.repair`."""
-        with self._sync_lock, self._lock, self._fatal("repair", self._data.path(entry.pos)):
-            write_repaired(self._data, self._index, self._reader, self._view, entry)
-            self._reader.forget_damage(entry.index)
+        with self._repair_lock, self._fatal("repair", self._data.path(entries[0].pos)):
+            repair(self._data, self._reader, lambda: self._view, (self._sync_lock, self._lock), entries)
+            with self._lock:
+                for entry in entries:
+                    self._index.put_again(entry)
+                    self._reader.forget_damage(entry.index)
+                self._terms = self._find_terms()
+
+    def scrub(self, max_bytes: int, committed: Index) -> Scrubbed:
+        """See `LogStore.scrub`."""
+        with self._fatal("scrub", self._data.directory):
+            return self._scrub.step(max_bytes, committed)
 
     def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
         """See `LogStore.retain`."""

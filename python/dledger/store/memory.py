@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd, body_is_sound, chain_is_sound
-from dledger.store.api import DiskLevel, Identity, RecoveryReport
+from dledger.store.api import DiskLevel, Fault, Identity, RecoveryReport, Scrubbed
 from dledger.store.rules import check_append, check_hard_state, check_truncate
 from dledger.store.terms import Pairs, TermTable, find_terms
 from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position
@@ -159,7 +159,7 @@ class MemoryStore:
                 if not body_is_sound(entry) or not chain_is_sound(entry, chain):
                     if found:
                         break
-                    raise CorruptEntry(f"entry {entry.index} does not match its checksum")
+                    raise CorruptEntry(f"entry {entry.index} does not match its checksum", entry.index)
                 found.append(entry)
                 taken += entry.size
                 chain = entry.chain_crc
@@ -178,7 +178,7 @@ class MemoryStore:
                 at = index - self._begin
                 entry = self._entries[at] if at < len(self._entries) else None
                 if entry is None or (entry.pos, entry.size) != (pos, size) or not body_is_sound(entry):
-                    raise CorruptEntry(f"entry {index} of {size} bytes is not at pos {pos}, or damaged")
+                    raise CorruptEntry(f"entry {index} of {size} bytes is not at pos {pos}, or damaged", index)
                 bodies.append(entry.body)
         return bodies
 
@@ -196,14 +196,27 @@ class MemoryStore:
         body = bytes(byte ^ 0xFF for byte in bytes(entry.body[:1])) + bytes(entry.body[1:])
         self._entries[index - self._begin] = replace(entry, body=body)
 
-    def repair(self, entry: Entry) -> None:
+    def repair(self, *entries: Entry) -> None:
         self._check(writes=True)
         with self._lock:
-            at = entry.index - self._begin
-            known = self._entries[at] if 0 <= at < len(self._entries) else None
-            if known is None or bytes(known.header) != bytes(entry.header) or not body_is_sound(entry):
-                raise CorruptEntry(f"entry {entry.index}: not the one that belongs there")
-            self._entries[at] = _own(entry)
+            for entry in entries:
+                at = entry.index - self._begin
+                known = self._entries[at] if 0 <= at < len(self._entries) else None
+                if known is None or bytes(known.header) != bytes(entry.header) or not body_is_sound(entry):
+                    raise CorruptEntry(f"entry {entry.index}: not the one that belongs there", entry.index)
+            for entry in entries:
+                self._entries[entry.index - self._begin] = _own(entry)
+
+    def scrub(self, max_bytes: int, committed: Index) -> Scrubbed:
+        """The whole log at once."""
+        self._check()
+        with self._lock:
+            faults, chain = [], self._begin_end.chain_crc
+            for entry in self._entries[: max(committed + 1 - self._begin, 0)]:
+                if not body_is_sound(entry) or not chain_is_sound(entry, chain):
+                    faults.append(Fault(entry.index, entry.index, entry.pos, "memory", "does not match its checksum"))
+                chain = entry.chain_crc
+            return Scrubbed(self.bytes_used, tuple(faults), self.end.end_pos)
 
     def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
         self._check(writes=True)

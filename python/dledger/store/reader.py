@@ -19,12 +19,13 @@ from dledger.messages.entry import (
     body_is_sound,
     parse,
 )
+from dledger.store.api import Fault
 from dledger.store.logindex import LogIndex, Unit
 from dledger.store.recovery import rebuild_index
 from dledger.store.scan import Chain
 from dledger.store.segments import SegmentFiles
 from dledger.store.state import EMPTY_LOG, FIRST
-from dledger.types import Buffer, Index
+from dledger.types import Buffer, Index, Term
 
 MAX_PREAD: Final = 8 << 20
 """Neighbouring bodies are fetched together up to so many bytes."""
@@ -108,14 +109,14 @@ class Reader:
 
     def _body(self, data: memoryview, at: int, index: int, pos: int, size: int) -> memoryview:
         if size < HEADER_SIZE or at + size > len(data):
-            raise CorruptEntry(f"entry {index}: {self._data.path(pos)} has no {size} bytes at pos {pos}")
+            raise CorruptEntry(f"entry {index}: {self._data.path(pos)} has no {size} bytes at pos {pos}", index)
         magic, found_size, found, _, own_pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(data, at)
         if magic < 1 or (found, own_pos, found_size, body_size) != (index, pos, size, size - HEADER_SIZE):
-            raise CorruptEntry(f"entry {index}: its header at pos {pos} in {self._data.path(pos)} is damaged")
+            raise CorruptEntry(f"entry {index}: its header at pos {pos} in {self._data.path(pos)} is damaged", index)
         body = data[at + HEADER_SIZE : at + size]
         if (chain_crc or body_crc) and crc32(body) != body_crc:
             raise CorruptEntry(
-                f"entry {index}: the body at pos {pos} in {self._data.path(pos)} does not match its checksum"
+                f"entry {index}: the body at pos {pos} in {self._data.path(pos)} does not match its checksum", index
             )
         return body
 
@@ -149,7 +150,7 @@ class Reader:
             if entry is None:
                 if entries:
                     break
-                raise CorruptEntry(f"entry {index} at pos {pos} in {self._data.path(pos)}: {reason}")
+                raise CorruptEntry(f"entry {index} at pos {pos} in {self._data.path(pos)}: {reason}", index)
             if not entries:
                 chain = Chain(entry.chain_crc)
             entries.append(entry)
@@ -206,6 +207,17 @@ class Reader:
         magic, _, found, term, pos, _, chain_crc, body_crc, _ = HEADER.unpack(head)
         return Entry(found, term, magic, pos, chain_crc, body_crc, head, b"") if found == index else None
 
+    def term_of(self, index: Index, view: View, faults: Sequence[Fault]) -> Term:
+        """The term of an entry. Where neither data nor index tells it any more, the entry in front does: terms never
+        fall, and a log that is taken for an older one is never chosen over one that is not."""
+        begins = {index: fault.first for fault in faults for index in (fault.first, fault.last)}
+        while index >= view.begin_index:
+            try:
+                return self.locate(index, view).term
+            except CorruptEntry:
+                index = Index(begins.get(index, index) - 1)
+        return Term(0)
+
     def locate(self, index: Index, view: View) -> Unit:
         """Where an entry lies, checked against its header. A header that is damaged is left to the caller to name."""
         unit = self._index.get(index)
@@ -213,12 +225,13 @@ class Reader:
             return unit
         with self._writing:
             if self._view().cuts != view.cuts:
-                raise CorruptEntry(f"entry {index}: cut while it was looked for")
+                raise CorruptEntry(f"entry {index}: cut while it was looked for", index)
             start = self._file_of(index)
-            rebuild_index(self._data, self._index, start, view.end)
+            begin = (view.begin_index, view.begin_pos, view.begin_chain)
+            rebuild_index(self._data, self._index, start, view.end, begin, index)
         unit = self._index.get(index)
         if unit is None:
-            raise CorruptEntry(f"entry {index}: not found in {self._data.path(start)}, which is damaged there")
+            raise CorruptEntry(f"entry {index}: not found in {self._data.path(start)}, which is damaged there", index)
         self._damaged.add(index)
         if self._fits(unit, view):
             self._damaged.discard(index)
@@ -272,4 +285,4 @@ def _size_at(data: memoryview, at: int) -> int:
 def _gone(error: Exception, index: Index) -> CorruptEntry:
     if isinstance(error, CorruptEntry):
         return error
-    return CorruptEntry(f"entry {index}: the file that should hold it is missing ({error})")
+    return CorruptEntry(f"entry {index}: the file that should hold it is missing ({error})", index)

@@ -15,6 +15,7 @@ The rules (numbers as in docs on durability):
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dledger.errors import CorruptStore
@@ -26,6 +27,9 @@ from dledger.store.scan import Bad, Finish, Good, Padding, Walker
 from dledger.store.segments import SegmentFiles
 from dledger.store.state import Mark
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position, Term
+
+Begin = tuple[Index, int, int]
+"""Where a log begins: index and pos of the first kept entry, and the chainCrc in front of it, -1 when unknown."""
 
 
 @dataclass(slots=True)
@@ -73,7 +77,7 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
     found = _Findings()
     if start is not before:
         _check_start(parts, start, found)
-        found.rebuilt_units += _check_index(parts, start)
+        found.rebuilt_units += _check_index(parts, start, (begin_index, begin_pos, begin_chain), found)
     seed = begin_chain if start is before else start.chain_crc
     walker = Walker(parts.data, start, None if seed < 0 else seed, known)
     reason = _walk(parts, walker, known, commit_hint, found)
@@ -98,7 +102,7 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
     return Recovered(begin_index, begin_pos, begin_chain, end, report)
 
 
-def _begin(parts: Parts) -> tuple[Index, int, int]:
+def _begin(parts: Parts) -> Begin:
     """Index and pos of the first kept entry, and the chain in front of it (-1: unknown)."""
     starts, mark = parts.data.starts, parts.mark
     if not starts:
@@ -136,21 +140,25 @@ def _check_start(parts: Parts, start: LogEnd, found: _Findings) -> None:
     found.faulty.append(Fault(index, index, unit.pos, str(parts.data.path(unit.pos)), reason))
 
 
-def _check_index(parts: Parts, stop: LogEnd) -> int:
+def _check_index(parts: Parts, stop: LogEnd, begin: Begin, found: _Findings) -> int:
     """Rebuild the index of every file in front of ``stop`` whose first or last entry it does not find."""
+
+    def on_damage(event: Bad) -> None:
+        if event.first <= event.last and not any(fault.first == event.first for fault in found.faulty):
+            _note_faulty(parts, event, found)
+
     rebuilt = 0
     for start, following in zip(parts.data.starts, [*parts.data.starts, None][1:], strict=True):
         if start >= stop.end_pos:
             break
-        first = first_index(parts.data, start)
-        last = stop.position.index
+        first = begin[0] if start == begin[1] else first_index(parts.data, start)
+        last: Index | None = stop.position.index
         if following is not None and following < stop.end_pos:
-            last = Index((first_index(parts.data, following) or 0) - 1)
-        if first is None or last < first:
-            continue
-        ends = parts.index.get(first), parts.index.get(last)
+            behind = first_index(parts.data, following)
+            last = None if behind is None else Index(behind - 1)
+        ends = None if first is None else parts.index.get(first), None if last is None else parts.index.get(last)
         if ends[0] is None or ends[1] is None or ends[0].pos != start:
-            rebuilt += rebuild_index(parts.data, parts.index, start, stop)
+            rebuilt += rebuild_index(parts.data, parts.index, start, stop, begin, on_damage=on_damage)
     return rebuilt
 
 
@@ -163,26 +171,60 @@ def first_index(data: SegmentFiles, start: int) -> Index | None:
     return Index(index) if 1 <= magic <= 3 and pos == start and index >= 0 else None
 
 
-def rebuild_index(data: SegmentFiles, index: LogIndex, start: int, stop: LogEnd) -> int:
-    """Write the units of one data file's entries again wherever they differ; returns how many did."""
-    first = first_index(data, start)
+def rebuild_index(
+    data: SegmentFiles,
+    index: LogIndex,
+    start: int,
+    stop: LogEnd,
+    begin: Begin,
+    until: int = NO_INDEX,
+    on_damage: Callable[[Bad], None] | None = None,
+) -> int:
+    """Write the units of one data file's entries again wherever they differ; returns how many did.
+
+    Args:
+        stop: where the log is known to end.
+        begin: index, pos, and the chainCrc in front of the first kept entry.
+        until: go on at least to this entry, in whatever file it is.
+        on_damage: told what cannot be believed on the way.
+    """
+    low = start
+    while low > begin[1] and first_index(data, low) is None:
+        low -= data.file_size  # its first entry is damaged: come from the one before
+    first = begin[0] if low == begin[1] else first_index(data, low)
     if first is None:
         return 0
-    before = LogEnd(Position(NO_TERM, Index(first - 1)), start, 0)
-    rebuilt = 0
-    for event in Walker(data, before, None, stop).walk():
+    before = LogEnd(Position(NO_TERM, Index(first - 1)), low, 0)
+    rebuilt, walker = 0, Walker(data, before, _seed(data, index, low, first, begin), stop)
+    for event in walker.walk():
         if isinstance(event, Padding):
             continue
         if isinstance(event, Finish):
             break
         pos = event.entry.pos if isinstance(event, Good) else event.pos
-        if pos >= min(start + data.file_size, stop.end_pos):
+        if pos >= stop.end_pos or (pos >= start + data.file_size and walker.end.position.index > until):
             break
         if isinstance(event, Good):
             rebuilt += index.put_again(event.entry)
-        elif event.first == event.last:
-            index.put(event.first, [damaged_unit(data, event).pack()])
+        else:
+            if on_damage is not None:
+                on_damage(event)
+            if event.first == event.last:
+                _index_damaged(data, index, event, walker)
     return rebuilt
+
+
+def _seed(data: SegmentFiles, index: LogIndex, start: int, first: Index, begin: Begin) -> int | None:
+    """The chain in front of a file, if it can be known: without it nothing vouches for its first header."""
+    if start == begin[1]:
+        return None if begin[2] < 0 else begin[2]
+    unit = index.get(first - 1)
+    if unit is None or not data.has(unit.pos):
+        return None
+    head = data.pread(unit.pos, HEADER_SIZE)
+    fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
+    known = (unit.magic, unit.size, unit.index, unit.term, unit.pos)
+    return int(fields[6]) if fields[:5] == known else None
 
 
 def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings) -> str:
@@ -201,7 +243,7 @@ def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found
                     f"entry {event.first} at {event.pos}: {event.reason}; written but not synced when the system "
                     f"stopped, like all behind it (from {event.resume} on)"
                 )
-            _keep_faulty(parts, event, found)
+            _keep_faulty(parts, event, walker, found)
             unsure = event.resume != known.end_pos
         elif isinstance(event, Finish):
             if unsure:
@@ -222,30 +264,40 @@ def _lost_pages(parts: Parts, event: Bad, known: LogEnd, commit_hint: Index) -> 
     return bool(boot) and bool(parts.mark.boot_id) and boot != parts.mark.boot_id
 
 
-def _keep_faulty(parts: Parts, event: Bad, found: _Findings) -> None:
-    file = str(parts.data.path(event.pos))
+def _keep_faulty(parts: Parts, event: Bad, walker: Walker, found: _Findings) -> None:
     if event.last < event.first:
-        parts.notes.append(f"{file} at {event.pos}: {event.reason}; no entry is hit")
+        parts.notes.append(f"{parts.data.path(event.pos)} at {event.pos}: {event.reason}; no entry is hit")
         return
-    found.faulty.append(Fault(event.first, event.last, event.pos, file, event.reason))
+    _note_faulty(parts, event, found)
     if event.first == event.last:
-        _index_damaged(parts, event)
+        _index_damaged(parts.data, parts.index, event, walker)
 
 
-def _index_damaged(parts: Parts, event: Bad) -> None:
-    """Keep a damaged entry findable, so that it can be named and repaired: its place is known, its size mostly."""
-    if parts.index.get(event.first) is None:
-        parts.index.put(event.first, [damaged_unit(parts.data, event).pack()])
+def _note_faulty(parts: Parts, event: Bad, found: _Findings) -> None:
+    file = str(parts.data.path(event.pos))
+    found.faulty.append(Fault(event.first, event.last, event.pos, file, event.reason))
 
 
-def damaged_unit(data: SegmentFiles, event: Bad) -> Unit:
-    """The index unit of one damaged entry, as far as its header can be believed."""
+def _index_damaged(data: SegmentFiles, index: LogIndex, event: Bad, walker: Walker) -> None:
+    """Keep a damaged entry findable, so that it can be named and repaired: its place is known, its size mostly. What
+    the index says already is better than what a damaged header does."""
+    known, room = index.get(event.first), event.resume - event.pos
+    if known is None or known.pos != event.pos or not HEADER_SIZE <= known.size <= room:
+        index.put(event.first, [damaged_unit(data, event, walker).pack()])
+
+
+def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> Unit:
+    """The index unit of one damaged entry, as far as its header can be believed; its term is one that can be between
+    those of its neighbours."""
     room = event.resume - event.pos
     head = data.pread(event.pos, HEADER_SIZE)
     fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
     sizes = [size for size in (fields[1], fields[8] + HEADER_SIZE) if HEADER_SIZE <= size <= room]
     size = room if room in sizes or not sizes else sizes[0]
-    return Unit(max(fields[0], 1), event.pos, size, event.first, Term(max(fields[3], 0)))
+    before, behind = walker.end.position.term, walker.entry_at(event.resume) if data.has(event.resume) else ""
+    top = behind.term if isinstance(behind, Entry) else before
+    term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)
+    return Unit(max(fields[0], 1), event.pos, size, event.first, Term(term))
 
 
 def _tail(walker: Walker, event: Finish, commit_hint: Index) -> str:

@@ -197,14 +197,17 @@ class SegmentFiles:
 
         The new file's blocks are other ones than those that an earlier, failed sync may have left unwritten (D15).
         """
-        path = self.directory / file_name(start)
-        fresh = path.with_name(path.name + NEW_SUFFIX)
+        fresh = self.directory / (file_name(start) + NEW_SUFFIX)
         old, new = self.file(start), self.disk.open(fresh, create=True)
         new.fallocate(self.file_size)
         for at in range(0, keep, chunk):
             new.pwritev([old.pread(min(chunk, keep - at), at)], at)
         new.fdatasync()
-        self.disk.rename(fresh, path)
+        self.replace(start, fresh)
+
+    def replace(self, start: int, fresh: Path) -> None:
+        """Let a complete, synced file take the place of another one; durable on return."""
+        self.disk.rename(fresh, self.directory / file_name(start))
         self.disk.fsync_dir(self.directory)
         with self._lock:
             self._handles.pop(start, None)

@@ -1,0 +1,99 @@
+"""Reading the whole log of a running store, piece by piece, to find rot before somebody needs the entry.
+
+A pass goes from the first kept entry as far as the log is durable and committed: what is behind that may still be cut.
+Bytes that the disk does not give back count as damage of the entries that they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final
+
+from dledger.messages.entry import LogEnd
+from dledger.store.api import Fault, Scrubbed
+from dledger.store.reader import View
+from dledger.store.scan import Bad, Finish, Good, Walker
+from dledger.store.segments import SegmentFiles
+from dledger.types import NO_TERM, Index, Position
+
+BLOCK: Final = 4096
+UNREADABLE: Final = b"\xee"
+"""Stands for bytes that cannot be read: neither zeros, which end a log, nor anything that an entry begins with."""
+
+
+class Patient(SegmentFiles):
+    """The same files, of which a bad sector is not the end: it reads as `UNREADABLE`."""
+
+    def __init__(self, data: SegmentFiles) -> None:
+        self._data = data
+        self.directory = data.directory
+        self.file_size = data.file_size
+        self.has = data.has  # type: ignore[method-assign]
+        self.next_data = data.next_data  # type: ignore[method-assign]
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """As `SegmentFiles.pread`."""
+        size = min(size, self.file_size - offset % self.file_size)
+        try:
+            return self._data.pread(offset, size)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            if size <= BLOCK:
+                return UNREADABLE * size
+        first = BLOCK - offset % BLOCK
+        cuts = [0, *range(first, size, BLOCK), size]
+        return b"".join(self.pread(offset + low, high - low) for low, high in pairwise(cuts))
+
+
+class Scrub:
+    """Passes over one store's log, one `step` at a time; steps come one after the other, from any thread."""
+
+    def __init__(self, data: SegmentFiles, view: Callable[[], View], sure: Callable[[], LogEnd]) -> None:
+        """``sure()``: the end of what is durable."""
+        self._data = data
+        self._view = view
+        self._sure = sure
+        self._events: Iterator[tuple[int, Fault | None]] | None = None
+        self._at = 0
+
+    def step(self, max_bytes: int, committed: Index) -> Scrubbed:
+        """Read about ``max_bytes`` more; a pass goes up to ``committed`` as it is when it begins.
+
+        Raises:
+            OSError: the disk failed in another way than by not giving back what is written.
+        """
+        if self._events is None:
+            self._events, self._at = self._walk(committed), self._view().begin_pos
+        start, faults = self._at, list[Fault]()
+        try:
+            while self._at - start < max_bytes:
+                at, fault = next(self._events)
+                self._at = max(at, self._at)
+                if fault is not None:
+                    faults.append(fault)
+        except (StopIteration, FileNotFoundError):  # the end, or retention was faster
+            self._events = None
+        return Scrubbed(self._at - start, tuple(faults), self._at, self._events is None)
+
+    def _walk(self, committed: Index) -> Iterator[tuple[int, Fault | None]]:
+        """Where the log goes on, and what is wrong in front of it, again and again."""
+        view, known = self._view(), self._sure()
+        limit = min(committed, known.position.index)
+        begin = LogEnd(Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0))
+        walker = Walker(Patient(self._data), begin, None if view.begin_chain < 0 else view.begin_chain, known)
+        events = walker.walk()
+        while walker.end.position.index < limit:
+            event = next(events)
+            if isinstance(event, Good):
+                yield event.entry.end_pos, None
+            elif isinstance(event, Bad):
+                yield event.resume, self._fault(event)
+            elif isinstance(event, Finish):
+                return
+
+    def _fault(self, event: Bad) -> Fault | None:
+        if event.last < event.first:
+            return None
+        return Fault(event.first, event.last, event.pos, str(self._data.path(event.pos)), event.reason)
