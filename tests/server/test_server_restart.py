@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -244,6 +245,8 @@ def test_stop_twice_is_harmless(play: Callable[..., None]) -> None:
         node = await group.leader()
         await node.stop()
         await node.stop()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", node.port)
 
     play(story, 1)
 

@@ -22,7 +22,7 @@ def load_fakes() -> ModuleType:
     """tests/datasource/fake_log.py, once, under a name that pickles find."""
     name = "dledger_fake_log"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent.parent / "datasource/fake_log.py")
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "datasource/fake_log.py")
         assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
