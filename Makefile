@@ -7,12 +7,13 @@ SOURCES := pyproject.toml setup.py $(shell find python datasource streaming -nam
 LINTED := python datasource streaming examples benchmarks tests setup.py
 TESTS ?= tests
 N ?= 10
+MINUTES ?= 5
 
 # Spark's workers must run this environment's Python, and find its Java.
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills chaos wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -44,6 +45,10 @@ bench: $(VENV)/.package  ## measure, beside what this machine can do (BENCH=appe
 
 kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost
 	@$(SPARK_ENV) DLEDGER_KILLS=$(N) $(BIN)/python -m pytest tests/cluster
+
+chaos: $(VENV)/.package  ## real nodes under load while links, processes, disks and clocks fail (MINUTES=5, NODES=3,5, SEED=s, JSON=file)
+	@$(BIN)/python -m dledger.testing.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 wheel: $(VENV)/.package  ## build dist/*.whl
 	@rm -rf build && $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

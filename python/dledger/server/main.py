@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger.config import GroupConfig, NodeConfig
+from dledger.environment import REAL, Environment
 from dledger.net import run
 from dledger.server.node import NodeServer
+from dledger.store.files import Disk
 from dledger.types import NodeId
 
 logger = logging.getLogger(__name__)
@@ -29,19 +31,23 @@ def run_node(
     node: NodeConfig,
     addresses: Callable[[], dict[NodeId, str]],
     on_ready: Callable[[int], None] | None = None,
+    *,
+    disk: Disk | None = None,
+    environment: Environment = REAL,
 ) -> None:
     """Run one node in this process; returns after a graceful end (SIGTERM, SIGINT, or unused for long enough).
 
     Args:
         addresses: where the members can be reached, ``host:port`` each.
         on_ready: told the port once the node listens.
+        disk, environment: for tests; the real ones otherwise.
 
     Raises:
         StorageError: the disk failed, and the node stopped acknowledging at once; exit with an error.
         CorruptStore, WrongGroup, PathError, PortInUse: it could not start.
     """
     log_to_stderr()
-    run(serve(group, node, addresses, on_ready))
+    run(serve(group, node, addresses, on_ready, disk=disk, environment=environment))
 
 
 async def serve(
@@ -49,6 +55,9 @@ async def serve(
     node: NodeConfig,
     addresses: Callable[[], dict[NodeId, str]],
     on_ready: Callable[[int], None] | None = None,
+    *,
+    disk: Disk | None = None,
+    environment: Environment = REAL,
 ) -> None:
     """`run_node` on a loop that runs already."""
     tune_interpreter()
@@ -56,7 +65,7 @@ async def serve(
     signalled = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
-    server = NodeServer(group, node, addresses)
+    server = NodeServer(group, node, addresses, disk=disk, environment=environment)
     await server.start()
     if on_ready is not None:
         on_ready(server.port)

@@ -1,0 +1,1 @@
+"""Real node processes under load while links, processes, disks and clocks fail: ``python -m dledger.testing.chaos``."""
