@@ -40,8 +40,9 @@ layers: $(VENV)/.package
 length: $(VENV)/.package
 	@$(BIN)/python -m pytest tests/rules/test_tidy.py
 
-bench: $(VENV)/.package  ## measure, beside what this machine can do (BENCH=append,latency for some sections; QUICK=1)
-	@$(SPARK_ENV) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick)
+bench: $(VENV)/.package  ## measure, beside what this machine can do (BENCH=append,latency for some sections; REPETITIONS=n; QUICK=1)
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick) \
+		$(if $(REPETITIONS),--repetitions $(REPETITIONS))
 
 kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost
 	@$(SPARK_ENV) DLEDGER_KILLS=$(N) $(BIN)/python -m pytest tests/cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import appends, costs, failures, machine, spark
+from benchmarks import appends, availability, costs, failures, machine, spark
 from benchmarks.floors import FLOORS
 from benchmarks.report import Report
 
@@ -21,6 +21,9 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "costs": costs.costs,
     "spark": spark.spark,
     "failover": failures.failover,
+    "handover": availability.handover,
+    "rolling": availability.rolling,
+    "elections": availability.elections,
     "start": failures.start,
     "memory": appends.memory,
 }
@@ -31,7 +34,8 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", default=",".join(SECTIONS), help=f"some of {','.join(SECTIONS)}")
-    parser.add_argument("--repetitions", type=int, default=5, help="of every case; failover: at least 20")
+    parser.add_argument("--repetitions", type=int, default=5,
+                        help="of every case; failover and handover: at least 20; elections: minutes")
     parser.add_argument("--directory", type=Path, help="where the logs lie while they are measured (a real disk)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON")
     parser.add_argument("--quick", action="store_true", help="a smoke test: everything once, small; no floors")

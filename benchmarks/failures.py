@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect
 from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.groups import group, until_in_step
 from benchmarks.report import Report
 from dledger import Client, EmbeddedGroup
+from dledger.errors import DLedgerError
 
 FAILOVER, START = "leader SIGKILL to the next acknowledged append", "embedded group"
 
@@ -22,12 +24,23 @@ class Appender(threading.Thread):
         self._servers = servers
         self._done = threading.Event()
         self.acknowledged: list[float] = []
+        self.failures: list[DLedgerError] = []
 
     def run(self) -> None:
         with Client(self._servers) as client:
             while not self._done.is_set():
-                client.append("bench", b"x")
-                self.acknowledged.append(time.perf_counter())
+                try:
+                    client.append("bench", b"x")
+                except DLedgerError as error:
+                    self.failures.append(error)
+                else:
+                    self.acknowledged.append(time.perf_counter())
+
+    def wait_for(self, count: int) -> None:
+        """Until so many more are acknowledged."""
+        wanted = len(self.acknowledged) + count
+        while len(self.acknowledged) < wanted:
+            time.sleep(0.01)
 
     def finish(self) -> None:
         self._done.set()
@@ -35,7 +48,8 @@ class Appender(threading.Thread):
 
     def pause_after(self, moment: float) -> float:
         """The longest time without an acknowledgement from that moment on; the kill of an idle moment is in it."""
-        return max(b - a for a, b in pairwise([moment, *(at for at in self.acknowledged if at > moment)]))
+        known = self.acknowledged[:]
+        return max(b - a for a, b in pairwise([moment, *known[bisect(known, moment) :]]))
 
 
 def failover(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
@@ -50,13 +64,11 @@ def one_failover(running: EmbeddedGroup) -> float:
     """Kill the leader under a steady append; seconds until the next acknowledgement. It is restarted."""
     appender = Appender(running.bootstrap_servers)
     appender.start()
-    while len(appender.acknowledged) < 50:
-        time.sleep(0.01)
+    appender.wait_for(50)
     victim = running.leader
-    before, moment = len(appender.acknowledged), time.perf_counter()
+    moment = time.perf_counter()
     running.kill(victim)
-    while len(appender.acknowledged) < before + 50:
-        time.sleep(0.01)
+    appender.wait_for(50)
     appender.finish()
     running.restart(victim)
     return appender.pause_after(moment)
