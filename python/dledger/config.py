@@ -153,6 +153,11 @@ class NodeConfig:
     """Newest entries kept in memory for followers and tailing readers."""
     checkpoint_bytes: int = 256 * MIB
     """The catalog is saved after this much log, so that a restart replays no more."""
+    scrub_bytes_per_s: int = 8 * MIB
+    """The whole log is read over and over in the background, no faster than this, to find damage while other members
+    have a copy. 0: not at all."""
+    scrub_pause_ms: int = 60_000
+    """Rest of the scrub between the end of the log and its beginning."""
     idle_timeout_ms: int = 0
     """End by itself when nobody has used the node for this long and ``parent_pid`` is gone. 0: never."""
     parent_pid: int = 0
@@ -164,6 +169,8 @@ class NodeConfig:
             raise ConfigError(f"flush {self.flush!r}: write 'sync' or 'async'")
         if not 0 < self.disk_warn_ratio <= self.disk_full_ratio <= 1:
             raise ConfigError("disk_warn_ratio and disk_full_ratio must be in (0, 1], the first one not above")
+        if self.scrub_bytes_per_s < 0 or self.scrub_pause_ms < 0:
+            raise ConfigError("scrub_bytes_per_s and scrub_pause_ms must be 0 or more")
         for hour in filter(None, self.delete_when.split(";")):
             if not (hour.isdecimal() and int(hour) < 24):
                 raise ConfigError(f"delete_when {self.delete_when!r}: write hours, as in '04' or '04;16'")

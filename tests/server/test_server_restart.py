@@ -219,7 +219,7 @@ def test_a_node_that_cannot_read_a_committed_entry_stops_and_says_which(play: Ca
         data[data.index(b"C" * 1000) + 5] ^= 1
         path.write_bytes(data)
         await group.start("n0")
-        with pytest.raises(CorruptStore, match=r"entry 4.*empty directory"):
+        with pytest.raises(CorruptStore, match=r"entry 4.*backup"):
             await group.nodes["n0"].wait_failed()
 
     play(story, 1)

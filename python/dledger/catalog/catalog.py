@@ -298,6 +298,15 @@ class Catalog:
             raise ConfigError(f"target_bytes {target_bytes} and max_pieces {max_pieces} must be 1 or more")
         return self._at(topic_id, partition).split(start, end, target_bytes, max_pieces)
 
+    def records_of(self, first: int, last: int) -> list[tuple[str, int, int, int]]:
+        """The applied records in the entries ``first`` to ``last``: (topic, partition, first offset, count)."""
+        return [
+            (info.name, number, base, count)
+            for info in self.topics()
+            for number in range(info.partitions)
+            for base, count in self.partitions[info.topic_id << 32 | number].batches_of(first, last)
+        ]
+
     def group(self, name: str) -> dict[str, dict[int, int]]:
         """A consumer group's offsets, topic -> partition -> offset; empty when it has none."""
         names = {info.topic_id: info.name for info in self.topics_state.by_name.values()}

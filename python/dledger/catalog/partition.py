@@ -170,6 +170,22 @@ class Partition:
             row, chunk = stop, min(2 * chunk, CHUNK_ROWS)
         return found
 
+    def batches_of(self, first: int, last: int) -> list[tuple[int, int]]:
+        """(base offset, records) of the batches that lie in the entries ``first`` to ``last``."""
+        found: list[tuple[int, int]] = []
+        row = self._first_above(APPLIED, first - 1, self.begin_row, self.rows)
+        while row < self.rows:
+            stop = min(row + CHUNK_ROWS, self.rows)
+            rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
+            ends = [*(fields[0] for fields in rows[1:]), *([self.next_offset] if stop == self.rows else [])]
+            for (base, index, _, _, applied, *_), end in zip(rows, ends, strict=False):
+                if applied > last + self.lateness:
+                    return found
+                if first <= index <= last:
+                    found.append((base, end - base))
+            row = stop
+        return found
+
     def split(self, start: int, end: int, target_bytes: int, max_pieces: int) -> list[tuple[int, int]]:
         """Cut [start, end) between batches, each piece of at least one batch and about ``target_bytes``."""
         if start >= end:

@@ -15,6 +15,7 @@ from dledger.errors import ConfigError, Unavailable
 from dledger.messages.client import HelloRequest, HelloResponse
 from dledger.messages.codes import Code
 from dledger.messages.peer import PeerMessage
+from dledger.messages.repair import RepairMessage
 from dledger.net.connection import Connection, Handlers, connect, log
 from dledger.types import Buffer
 from dledger.wire import Limits, encode
@@ -74,7 +75,7 @@ class PeerLink:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def send(self, message: PeerMessage) -> None:
+    def send(self, message: PeerMessage | RepairMessage) -> None:
         """Send, or keep until the attempt to connect that is under way has ended, or drop. Never waits."""
         if self.unsent_bytes > self._max_bytes:
             self.dropped += 1

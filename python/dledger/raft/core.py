@@ -60,6 +60,12 @@ class Core(ABC):
         """As a candidate, ask for votes at once; ``transfer``: the leader said so, no pre-vote is needed;
         ``again_soon``: see `Candidate`."""
 
+    @property
+    def can_lead(self) -> bool:
+        """Whether this node may ask for votes. Not with a damaged entry that others may have sound: it votes by the
+        true end of its log, but it could not give that entry to anybody (CTRL, FAST'18)."""
+        return not (self.log.faulty and self.peers)
+
     def draw(self, base_ms: int) -> int:
         """A wait from [base, 2 * base), so that nodes seldom do the same at the same time."""
         return base_ms + self.dice(base_ms)

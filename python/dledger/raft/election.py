@@ -169,7 +169,7 @@ class Candidate:
             return
         if self._round_ends_ms is not None:
             self._close_round(now_ms)
-        elif not self.core.log.end_is_known:
+        elif not self.core.log.end_is_known or not self.core.can_lead:
             self._pause(now_ms, 0)
         else:
             term = Term(self.core.term + 1) if self.need_increase_term_immediately else self.core.term
@@ -235,7 +235,9 @@ class Candidate:
         outcome = self.last_outcome = tally.outcome(core.quorum)
         self._round_ends_ms = None
         core.out.fact("vote_round", term=self.asked_term, pre=int(self.pre_vote), outcome=outcome.name)
-        if outcome is Outcome.PASSED and self.pre_vote:
+        if outcome is Outcome.PASSED and not core.can_lead:  # damage was found meanwhile
+            self._pause(now_ms, 0)
+        elif outcome is Outcome.PASSED and self.pre_vote:
             self.last_outcome = Outcome.WAIT_TO_REVOTE
             self.open_round(self.asked_term, now_ms, pre_vote=False)
         elif outcome is Outcome.PASSED:

@@ -238,7 +238,7 @@ class Leader:
         if self.transfers.ongoing is not None or now_ms < self._next_preference_ms:
             return
         self._next_preference_ms = now_ms + core.config.election_ms
-        if is_stalled or not core.writable:
+        if is_stalled or not core.writable or not core.can_lead:
             candidates = core.peers
         elif core.me not in core.config.preferred_leaders:
             candidates = core.config.preferred_leaders

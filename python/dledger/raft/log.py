@@ -36,6 +36,8 @@ class RaftLog:
         self.end = summary.end
         self.durable_index = self.end.position.index
         self.committed_index = summary.committed
+        self.faulty: tuple[tuple[Index, Index], ...] = ()
+        """First and last entry of each run that the disk does not give back; where the log ends is known anyway."""
         self.generation = 0
         """Counts truncations: a sync that began before one says nothing about what was written after it."""
         if summary.committed > self.end_index:
@@ -87,8 +89,25 @@ class RaftLog:
         return NOWHERE if term is None else Position(term, self.durable_index)
 
     def holds(self, position: Position) -> bool:
-        """Whether that very entry is in the log; what retention dropped was committed, so it was in it."""
-        return position.index < self.begin_index or self.term_at(position.index) == position.term
+        """Whether that very entry is in the log; what retention dropped was committed, so it was in it. The term of a
+        damaged one may not be known, but what is committed a leader has as it was."""
+        if position.index < self.begin_index or self.term_at(position.index) == position.term:
+            return True
+        return position.index <= self.committed_index and self._is_faulty(position.index)
+
+    def _is_faulty(self, index: Index) -> bool:
+        return any(first <= index <= last for first, last in self.faulty)
+
+    def correct(self, index: Index, term: Term) -> None:
+        """The term of an entry that was damaged is known now; call it in the order of the entries."""
+        if not self.begin_index <= index <= self.end_index or self.term_at(index) == term:
+            return
+        at = bisect_left(self._terms, term)
+        if at < len(self._terms) and self._terms[at] == term:
+            self._firsts[at] = min(self._firsts[at], index)
+        else:
+            self._terms.insert(at, term)
+            self._firsts.insert(at, index)
 
     def first_index_of_term_at(self, index: Index) -> Index:
         return self._firsts[bisect_right(self._firsts, index) - 1]

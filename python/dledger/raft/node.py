@@ -111,6 +111,16 @@ class RaftNode:
         follower refuses pushes, a candidate lets others go first."""
         return self._run(lambda: self._set_writable(writable, now_ms))
 
+    def set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> Ready:
+        """These entries (first and last of each run) are damaged on this disk, and no others: until they are repaired
+        this node asks for no votes, and hands over if it leads. A node without peers goes on: nobody has a copy."""
+        return self._run(lambda: self._set_faulty(runs, now_ms))
+
+    def repaired(self, entries: Sequence[Entry]) -> None:
+        """Entries that were damaged are sound again; `set_faulty` says what is left."""
+        for entry in entries:
+            self._log.correct(entry.index, entry.term)
+
     def forget(self, begin_index: Index) -> None:
         """Retention moved ledgerBeginIndex."""
         self._log.forget(begin_index)
@@ -248,6 +258,12 @@ class RaftNode:
             self._machine.out.transfer = TransferDone(to or self.node_id, Code.NOT_LEADER)
         else:
             self._leader.transfer(to, now_ms)
+
+    def _set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> None:
+        self._log.faulty = tuple(runs)
+        self._machine.out.fact("faulty", runs=len(runs))
+        if not self._machine.can_lead and self._leader is not None:
+            self._leader.hand_over(self._machine.peers, now_ms)
 
     def _set_writable(self, writable: bool, now_ms: int) -> None:
         self._machine.writable = writable

@@ -57,7 +57,7 @@ def on_request(core: Core, request: LeadershipTransferRequest, now_ms: int) -> N
         code = Code.EXPIRED_TERM
     elif request.term > core.term or core.leader_id != request.local_id:
         code = Code.INCONSISTENT_LEADER
-    elif core.log.end_index != request.take_leadership_index or not core.log.end_is_known:
+    elif core.log.end_index != request.take_leadership_index or not core.log.end_is_known or not core.can_lead:
         code = Code.TAKE_LEADERSHIP_FAILED
     else:
         code = Code.SUCCESS

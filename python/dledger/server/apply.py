@@ -10,7 +10,7 @@ from typing import Final
 
 from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, decode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
-from dledger.errors import CorruptEntry, CorruptStore, ProtocolError
+from dledger.errors import CorruptEntry, ProtocolError
 from dledger.messages.entry import MAGIC_NORMAL, Entry
 from dledger.raft.node import RaftNode
 from dledger.store.api import LogStore
@@ -40,7 +40,9 @@ class Applier:
         on_applied: Applied,
         on_pass: Callable[[], None],
         on_failure: Callable[[BaseException], None],
+        on_damage: Callable[[CorruptEntry], None],
     ) -> None:
+        """``on_damage`` is told of an entry that cannot be read; `resume` goes on with it when it is sound again."""
         self.catalog = catalog
         self._raft = raft
         self._store = store
@@ -49,6 +51,8 @@ class Applier:
         self._on_applied = on_applied
         self._on_pass = on_pass
         self._on_failure = on_failure
+        self._on_damage = on_damage
+        self._waits_for_repair = False
         self.applied_pos = 0
         """Log position behind the last applied entry, in bytes."""
         self._committed = Index(-1)
@@ -63,7 +67,13 @@ class Applier:
     def advance(self, committed: Index) -> None:
         """Everything up to ``committed`` may be applied; most of the time it is, before this returns."""
         self._committed = max(self._committed, committed)
-        if not self._busy:
+        if not self._busy and not self._waits_for_repair:
+            self._next()
+
+    def resume(self) -> None:
+        """An entry was repaired: go on, if that was what this waits for."""
+        if self._waits_for_repair:
+            self._waits_for_repair = False
             self._next()
 
     def stop(self) -> None:
@@ -92,10 +102,9 @@ class Applier:
             return
         error = done.exception()
         if isinstance(error, CorruptEntry):
-            error = CorruptStore(
-                f"a committed entry cannot be applied: {error}. Let this node start anew with an empty directory: it "
-                f"gets everything from the other nodes"
-            )
+            self._busy, self._waits_for_repair = False, True
+            self._on_damage(error)
+            return
         if error is not None:
             self._on_failure(error)
             return

@@ -35,6 +35,7 @@ class Listener(Protocol):
     def on_read(self, done: ReadDone) -> None: ...
     def on_role(self, change: RoleChange) -> None: ...
     def on_transfer(self, done: TransferDone) -> None: ...
+    def on_damage(self, error: CorruptEntry) -> None: ...
 
 
 class Driver:
@@ -217,6 +218,8 @@ class Driver:
             self.feed(self.raft.loaded, load.peer, tuple(done.result()), self._now_ms())
         elif isinstance(error, CorruptEntry | OffsetOutOfRange):
             logger.error("cannot send entries from %d on to %s: %s", load.begin_index, load.peer, error)
+            if isinstance(error, CorruptEntry):
+                self._listener.on_damage(error)
             self.feed(self.raft.loaded, load.peer, (), self._now_ms())
         else:
             self.fail(error)

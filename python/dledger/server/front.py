@@ -25,12 +25,14 @@ from dledger.messages.client import (
 )
 from dledger.messages.codes import Code
 from dledger.messages.peer import PeerMessage
+from dledger.messages.repair import RepairRequest, RepairResponse
 from dledger.net import Connection, Limits, Listener, Patience, listen
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
 from dledger.server.driver import Driver
 from dledger.server.offsets import Offsets
 from dledger.server.reads import Reads
+from dledger.server.repair import Repairs
 from dledger.types import NodeId
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class Front:
         reads: Reads,
         offsets: Offsets,
         answers: Answers,
+        repairs: Repairs,
     ) -> None:
         self._group = group
         self._node = node
@@ -67,6 +70,7 @@ class Front:
         self._writes = writes
         self._reads = reads
         self._offsets = offsets
+        self._repairs = repairs
         self._listener: Listener | None = None
         self._clients: dict[Connection, None] = {}
         self._paused: dict[Connection, None] = {}
@@ -139,9 +143,12 @@ class Front:
         if session is None:
             self._hello(connection, request_id, message)
         elif session.peer is not None:
-            if not isinstance(message, PEER_MESSAGES):
+            if isinstance(message, PEER_MESSAGES):
+                self._driver.step(message)
+            elif isinstance(message, RepairRequest | RepairResponse):
+                self._repairs.on_message(message)
+            else:
                 raise ProtocolError(f"peer {session.peer} sent {type(message).__name__}")
-            self._driver.step(message)
         elif type(message) is AppendRequest:
             self.client_requests += 1
             self._writes.append(connection, request_id, message, payload)

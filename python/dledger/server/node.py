@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
-from dledger.errors import CorruptStore, DLedgerError, StorageError
+from dledger.errors import CorruptEntry, CorruptStore, DLedgerError, StorageError
 from dledger.messages.codes import Code
 from dledger.raft.log import LogSummary
 from dledger.raft.node import RaftNode
@@ -24,6 +24,8 @@ from dledger.server.house import House
 from dledger.server.offsets import LinearizableReads, Offsets
 from dledger.server.peers import Peers
 from dledger.server.reads import Reads
+from dledger.server.repair import Repairs
+from dledger.server.scrub import Scrubber
 from dledger.store.api import LogStore
 from dledger.store.file_store import open_store
 from dledger.store.files import Disk, RealDisk
@@ -72,13 +74,12 @@ class NodeServer:
 
         Raises:
             WrongGroup: the directory belongs to another group or node.
-            CorruptStore: the store has damage at or below what was committed.
+            CorruptStore: the files contradict one another in a way that no crash explains.
             PortInUse: another process listens on the port.
             PathError: the directory cannot be used.
         """
         self.store: LogStore = open_store(self.group, self.node, self._disk, environment=self._environment)
         try:
-            self._refuse_faulty()
             self.checkpoints = Checkpoints(self.node.directory, self._disk)
             self.catalog = self.checkpoints.restore(self.store)
             self._build()
@@ -89,23 +90,15 @@ class NodeServer:
         self._running = True
         self.peers.start()
         self.driver.start()
+        self.repairs.found(self.store.recovery.faulty)
         self.applier.advance(self.raft.committed_index)
         self.house.start()
+        self.scrubber.start()
         logger.info(
             "%s of group %s listens on %s:%d; log %d to %d, applied to %d", self.node.node_id, self.group.group,
             self.node.host, self.port, self.store.begin_index, self.store.end.position.index,
             self.catalog.applied_index,
         )  # fmt: skip
-
-    def _refuse_faulty(self) -> None:
-        faulty = self.store.recovery.faulty
-        if faulty:
-            first = faulty[0]
-            raise CorruptStore(
-                f"{self.node.directory}: entries {first.first} to {first.last} in {first.file} are damaged "
-                f"({first.reason}), and {len(faulty) - 1} more places; run 'dledger verify' on it, then let this node "
-                f"start anew with an empty directory: it gets everything from the other nodes"
-            )
 
     def _build(self) -> None:
         group, node, store = self.group, self.node, self.store
@@ -129,16 +122,22 @@ class NodeServer:
         self.writes = Writes(group, self.driver, self.catalog, lambda: self.front.relieved())
         self.applier = Applier(
             self.catalog, self.raft, store, self.driver.on_reader, self.writes.known_header, self.writes.applied,
-            self._on_pass, self.driver.fail,
+            self._on_pass, self.driver.fail, self.on_damage,
         )  # fmt: skip
-        self.reads = Reads(self.driver, self.catalog, store)
+        self.repairs = Repairs(
+            group, node.node_id, self.driver, store, self.catalog, self.peers.send, self.applier.resume
+        )
+        self.scrubber = Scrubber(node, self.driver, store, self.repairs.found)
+        self.reads = Reads(self.driver, self.catalog, store, self.on_damage)
         self.linearizable = LinearizableReads(self.driver, self.catalog)
         self.offsets = Offsets(self.driver, self.catalog, self.linearizable)
         self.answers = Answers(
             group, node.node_id, self.driver, self.catalog, store, self.linearizable, self._addresses,
             self._more_status,
         )  # fmt: skip
-        self.front = Front(group, node, self.driver, self.writes, self.reads, self.offsets, self.answers)
+        self.front = Front(
+            group, node, self.driver, self.writes, self.reads, self.offsets, self.answers, self.repairs
+        )
         self.house = House(
             node, self.driver, store, self.catalog, self.applier, self.writes, self.front, self.peers,
             self.checkpoints, self._idle.set,
@@ -162,6 +161,8 @@ class NodeServer:
             if saving is not None:
                 await asyncio.wait([saving])
         self.applier.stop()
+        self.scrubber.stop()
+        self.repairs.stop()
         await self.house.stop()
         await self.peers.close()
         await self.driver.stop()
@@ -230,6 +231,8 @@ class NodeServer:
             "pending_bytes": self.writes.held_bytes,
             "pending_reads": self.reads.waiting + self.offsets.waiting,
             "checkpoint_index": self.checkpoints.index,
+            "scrub": self.scrubber.status(),
+            "repair": self.repairs.status(),
         }
 
     # --- news -------------------------------------------------------------------------------------------------
@@ -246,6 +249,17 @@ class NodeServer:
 
     def on_transfer(self, done: TransferDone) -> None:
         self.answers.transferred(done)
+
+    def on_damage(self, error: CorruptEntry) -> None:
+        """A committed entry cannot be read; the others may have it."""
+        self.repairs.met(error)
+        if len(self.group.members) == 1 and error.index == self.catalog.applied_index + 1:
+            self.driver.fail(
+                CorruptStore(
+                    f"{self.node.directory}: a committed entry cannot be applied: {error}. No other node has a copy: "
+                    "put back a backup of this directory; 'dledger verify' tells all that is damaged"
+                )
+            )
 
     def on_role(self, change: RoleChange) -> None:
         logger.info(

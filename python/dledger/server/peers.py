@@ -11,6 +11,7 @@ from dledger.config import GroupConfig
 from dledger.errors import DLedgerError, Unavailable
 from dledger.messages.client import HelloRequest, HelloResponse, StatusRequest, StatusResponse
 from dledger.messages.peer import PeerMessage
+from dledger.messages.repair import RepairMessage
 from dledger.net import Connection, Handlers, Limits, PeerLink, connect
 from dledger.types import NodeId
 
@@ -48,7 +49,7 @@ class Peers:
         for link in self._links.values():
             link.start()
 
-    def send(self, message: PeerMessage) -> None:
+    def send(self, message: PeerMessage | RepairMessage) -> None:
         """May be lost: the core says again what matters."""
         self._links[message.remote_id].send(message)
 

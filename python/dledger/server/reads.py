@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,10 +46,13 @@ class Held:
 class Reads:
     """Answers fetch and split requests of any replica from its applied state."""
 
-    def __init__(self, driver: Driver, catalog: Catalog, store: LogStore) -> None:
+    def __init__(
+        self, driver: Driver, catalog: Catalog, store: LogStore, on_damage: Callable[[CorruptEntry], None]
+    ) -> None:
         self._driver = driver
         self._catalog = catalog
         self._store = store
+        self._on_damage = on_damage
         self._raft: RaftNode = driver.raft
         self._loop = asyncio.get_running_loop()
         self._held: dict[tuple[int, int], dict[Held, None]] = {}
@@ -216,6 +220,7 @@ class Reads:
             logger.error("not served: %s", error)
             text = f"{error}; read it from another replica"
             connection.send(FetchResponse(code=Code.CORRUPT_ENTRY, message=text), request_id)
+            self._on_damage(error)
             return
         if isinstance(error, OffsetOutOfRange):  # retention was faster than this read
             connection.send(FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, message=str(error)), request_id)

@@ -186,6 +186,10 @@ class LogStore(Protocol):
             StorageError: the disk failed otherwise than by not giving back what was written.
         """
 
+    def examine(self, index: Index) -> tuple[Fault, ...]:
+        """What is damaged around an entry of which a read failed: whole runs, so that each can be repaired. From any
+        thread."""
+
     def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
         """Delete whole expired files, oldest first, none with an entry above ``limit``, never the last one.
 

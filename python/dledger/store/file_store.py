@@ -20,7 +20,7 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd
-from dledger.store.api import DiskLevel, Identity, RecoveryReport, Scrubbed
+from dledger.store.api import DiskLevel, Fault, Identity, RecoveryReport, Scrubbed
 from dledger.store.files import Disk, RealDisk, storage_error
 from dledger.store.keeper import Keeper, Keeping
 from dledger.store.logindex import UNIT_SIZE
@@ -31,7 +31,7 @@ from dledger.store.recovery import mark_of, no_commit_beyond, recover
 from dledger.store.repairs import repair
 from dledger.store.retention import drop_front, level_of, without_expired
 from dledger.store.rules import check_append, check_hard_state, check_truncate
-from dledger.store.scrub import Scrub
+from dledger.store.scrub import Scrub, examine
 from dledger.store.segments import SegmentFiles
 from dledger.store.terms import Pairs, TermTable, find_terms
 from dledger.store.writing import write_entries
@@ -337,6 +337,11 @@ class FileStore:
         """See `LogStore.scrub`."""
         with self._fatal("scrub", self._data.directory):
             return self._scrub.step(max_bytes, committed)
+
+    def examine(self, index: Index) -> tuple[Fault, ...]:
+        """See `LogStore.examine`."""
+        with self._fatal("examine", self._data.directory):
+            return examine(self._data, self._reader, self._view, self._marks.mark.durable, index)
 
     def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
         """See `LogStore.retain`."""

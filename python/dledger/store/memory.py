@@ -218,6 +218,9 @@ class MemoryStore:
                 chain = entry.chain_crc
             return Scrubbed(self.bytes_used, tuple(faults), self.end.end_pos)
 
+    def examine(self, index: Index) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self.scrub(0, index).faults if fault.first == index)
+
     def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
         self._check(writes=True)
         with self._lock:

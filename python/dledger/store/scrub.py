@@ -7,12 +7,14 @@ Bytes that the disk does not give back count as damage of the entries that they 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
+from dledger.errors import CorruptEntry
 from dledger.messages.entry import LogEnd
 from dledger.store.api import Fault, Scrubbed
-from dledger.store.reader import View
+from dledger.store.reader import Reader, View
 from dledger.store.scan import Bad, Finish, Good, Walker
 from dledger.store.segments import SegmentFiles
 from dledger.types import NO_TERM, Index, Position
@@ -45,6 +47,30 @@ class Patient(SegmentFiles):
         first = BLOCK - offset % BLOCK
         cuts = [0, *range(first, size, BLOCK), size]
         return b"".join(self.pread(offset + low, high - low) for low, high in pairwise(cuts))
+
+
+def examine(data: SegmentFiles, reader: Reader, view: View, known: LogEnd, index: Index) -> tuple[Fault, ...]:
+    """The damage around an entry: walk from a sound entry in front of it to a sound one behind it."""
+    begin = LogEnd(Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0))
+    start, seed = begin, None if view.begin_chain < 0 else view.begin_chain
+    for back in (2, 16, 128, 1024):
+        if index - back >= view.begin_index:
+            with suppress(CorruptEntry):
+                start = LogEnd.after(reader.read(Index(index - back), 1)[0])
+                seed = start.chain_crc
+                break
+    walker, faults = Walker(Patient(data), start, seed, known), list[Fault]()
+    for event in walker.walk():
+        if isinstance(event, Finish) or (isinstance(event, Good) and event.entry.index > index):
+            break
+        if isinstance(event, Bad) and event.first <= event.last:
+            faults.append(fault_of(data, event))
+    return tuple(faults)
+
+
+def fault_of(data: SegmentFiles, event: Bad) -> Fault:
+    """Damage that hits entries, as it is reported."""
+    return Fault(event.first, event.last, event.pos, str(data.path(event.pos)), event.reason)
 
 
 class Scrub:
@@ -89,11 +115,6 @@ class Scrub:
             if isinstance(event, Good):
                 yield event.entry.end_pos, None
             elif isinstance(event, Bad):
-                yield event.resume, self._fault(event)
+                yield event.resume, None if event.last < event.first else fault_of(self._data, event)
             elif isinstance(event, Finish):
                 return
-
-    def _fault(self, event: Bad) -> Fault | None:
-        if event.last < event.first:
-            return None
-        return Fault(event.first, event.last, event.pos, str(self._data.path(event.pos)), event.reason)

@@ -14,18 +14,18 @@ from dledger.messages.client import AppendRequest, ClientRequest, ClientResponse
 from dledger.messages.command import Command
 from dledger.messages.entry import HEADER, HEADER_SIZE, Entry
 from dledger.messages.peer import PeerMessage, PushEntryRequest
+from dledger.messages.repair import RepairMessage, RepairResponse
 from dledger.types import Buffer
 from dledger.wire.fields import Table, Wrong, build_command, command_values
 from dledger.wire.framing import pack_frame
 from dledger.wire.kinds import KINDS, MESSAGES
 from dledger.wire.packing import pack, unpack
 
-Message = ClientRequest | ClientResponse | PeerMessage
+Message = ClientRequest | ClientResponse | PeerMessage | RepairMessage
 
 _TABLES: Final = {kind: Table(message) for kind, message in MESSAGES.items()}
 _BY_TYPE: Final = {message: (kind, _TABLES[kind]) for message, kind in KINDS.items()}
-_PUSH: Final = KINDS[PushEntryRequest]
-_PUSH_ENTRIES: Final = _TABLES[_PUSH].names.index("entries")
+_WITH_ENTRIES: Final = {KINDS[PushEntryRequest], KINDS[RepairResponse]}
 _APPEND: Final = KINDS[AppendRequest]
 _FETCHED: Final = KINDS[FetchResponse]
 
@@ -41,7 +41,7 @@ def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()
         header = pack(table.values(message))
     except (ValueError, TypeError, OverflowError, KeyError) as error:
         raise ProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
-    if kind == _PUSH:
+    if kind in _WITH_ENTRIES:
         payload = entry_buffers(message.entries)  # type: ignore[union-attr]
     return [pack_frame(kind, request_id, header, sum(map(len, payload))), *payload]
 
@@ -68,7 +68,7 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
         if type(values) is not tuple:
             raise Wrong(f"{type(values).__name__} where an array belongs")
         message = table.build(values)
-        if kind == _PUSH:
+        if kind in _WITH_ENTRIES:
             return _with_entries(message, payload)
         if kind == _FETCHED:
             _check_fetched(message, payload)
@@ -81,7 +81,7 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
     return message
 
 
-def _with_entries(message: Any, payload: Buffer) -> PushEntryRequest:
+def _with_entries(message: Any, payload: Buffer) -> Any:
     sizes: tuple[int, ...] = message.entries
     if sum(sizes) != len(payload):
         raise Wrong(f"entries: {sum(sizes)} bytes announced, {len(payload)} came")
@@ -96,8 +96,7 @@ def _with_entries(message: Any, payload: Buffer) -> PushEntryRequest:
         entries.append(Entry(index, term, magic, pos, chain_crc, body_crc, view[at:body], view[body:end]))
         at = end
     object.__setattr__(message, "entries", tuple(entries))
-    whole: PushEntryRequest = message
-    return whole
+    return message
 
 
 def _check_fetched(message: FetchResponse, payload: Buffer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dledger.messages import client, command, peer
+from dledger.messages import client, command, peer, repair
 
 MESSAGES: Final[dict[int, type[Any]]] = {
     1: client.HelloRequest,
@@ -18,6 +18,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     21: peer.PushEntryResponse,
     22: peer.LeadershipTransferRequest,
     23: peer.LeadershipTransferResponse,
+    24: repair.RepairRequest,
+    25: repair.RepairResponse,
     # a client's requests, and each answer right behind
     32: client.MetadataRequest,
     33: client.MetadataResponse,

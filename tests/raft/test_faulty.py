@@ -1,0 +1,147 @@
+"""A node that knows of damaged entries on its disk: it votes with its whole log, and does not lead (CTRL, FAST'18)."""
+
+from __future__ import annotations
+
+import pytest
+from raft_bench import (
+    N1,
+    answer,
+    asked,
+    config,
+    follow,
+    lead,
+    log_of,
+    node_with,
+    only,
+    push,
+    pushed,
+    sent,
+    take_over,
+    vote,
+)
+from raft_harness import World
+
+from dledger.messages.codes import Code
+from dledger.messages.peer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    PushEntryResponse,
+    PushType,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from dledger.raft import SafetyViolation
+from dledger.types import Index, NodeId, Position, Role, Term
+
+RUN = ((Index(1), Index(1)),)
+
+
+def damaged(*terms, **more):
+    node = node_with(*terms, **more)
+    node.set_faulty(RUN, 0)
+    return node
+
+
+def test_B8_a_damaged_node_asks_for_no_votes_until_it_is_repaired():
+    node = damaged(0, 0, 0, committed=2)
+    now_ms = 0
+    for _ in range(20):
+        now_ms = node.deadline_ms()
+        assert not sent(node.tick(now_ms), VoteRequest)
+    assert (node.role, node.term) == (Role.CANDIDATE, 0)
+    node.set_faulty((), now_ms)
+    assert asked(node)
+
+
+def test_B8_a_damaged_node_votes_by_the_true_end_of_its_log():
+    node = damaged(0, 0, 0, committed=2)
+    short = only(node.step(vote(0, (0, 1), pre=True), 0), VoteResponse)
+    assert short.result is VoteResult.REJECT_SMALL_LEDGER_END_INDEX
+    whole = only(node.step(vote(0, (0, 2)), 0), VoteResponse)
+    assert whole.result is VoteResult.ACCEPT, "somebody sound may lead, with its help"
+
+
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_B8_a_round_that_is_won_after_damage_was_found_counts_for_nothing(pre_vote):
+    node = node_with(0, 0, 0)
+    ready, requests, now_ms = asked(node)
+    if not pre_vote:
+        ready = node.step(answer(requests[0], VoteResult.ACCEPT), now_ms)
+        requests = sent(ready, VoteRequest)
+    node.set_faulty(RUN, now_ms)
+    ready = node.step(answer(requests[0], VoteResult.ACCEPT), now_ms)
+    assert not sent(ready, VoteRequest)
+    assert node.role is Role.CANDIDATE
+
+
+def test_B8_a_damaged_follower_refuses_to_take_over():
+    node = damaged(0, 0, 0)
+    follow(node, 0)
+    ready = node.step(take_over(N1, 0, 2), 0)
+    assert only(ready, LeadershipTransferResponse).code is Code.TAKE_LEADERSHIP_FAILED
+    assert node.role is Role.FOLLOWER
+
+
+def test_B8_a_leader_that_finds_damage_hands_over_as_soon_as_somebody_is_near():
+    node = node_with(0, 0)
+    ready, now_ms = lead(node)
+    node.persisted(ready.append[-1].position, now_ms)
+    assert not sent(node.set_faulty(RUN, now_ms), LeadershipTransferRequest), "nobody is near yet"
+    node.step(pushed(node, N1, PushType.COMPARE, 1), now_ms)
+    node.step(pushed(node, N1, PushType.APPEND, 2), now_ms)
+    requests: list[LeadershipTransferRequest] = []
+    while not requests:
+        now_ms = node.deadline_ms()
+        node.step(pushed(node, N1, PushType.APPEND, 2), now_ms)
+        requests = sent(node.tick(now_ms), LeadershipTransferRequest)
+    assert requests[0].remote_id == N1
+
+
+def test_a_node_alone_leads_with_damage_because_nobody_else_could():
+    node = damaged(0, 0, 0, group=config(1))
+    while node.role is not Role.LEADER:
+        node.tick(node.deadline_ms())
+
+
+def test_a_damaged_entry_of_an_unknown_term_is_what_the_leader_says_if_it_is_committed():
+    """Its header may be gone, so its term here is a guess: no reason to halt."""
+    node = node_with(0, 0, 5, committed=2, term=5)
+    follow(node, 5)
+    with pytest.raises(SafetyViolation):
+        node.step(push(PushType.COMPARE, 5, (5, 1)), 0)
+    node = node_with(0, 0, 5, committed=2, term=5)
+    node.set_faulty(RUN, 0)
+    follow(node, 5)
+    ready = node.step(push(PushType.COMPARE, 5, (5, 1)), 0)
+    assert sent(ready, PushEntryResponse)[0].code is Code.SUCCESS
+    with pytest.raises(SafetyViolation):
+        node.step(push(PushType.COMPARE, 5, (5, 0)), 0)
+
+
+@pytest.mark.parametrize("term", [0, 3, 5])
+def test_a_repaired_entry_brings_its_true_term(term):
+    node = node_with(0, 0, 5, term=5)
+    truth = log_of(0, term, 5)
+    node.repaired(truth[1:2])
+    assert [node.term_at(Index(at)) for at in range(3)] == [0, term, 5]
+    node.check()
+    assert truth[1].position == Position(Term(term), Index(1))
+
+
+def test_B8_a_group_whose_most_complete_node_is_damaged_waits_for_it():
+    """n2 alone has what was acknowledged, but damaged; n1 lacks it. Neither may lead before n2 is repaired."""
+    world = World(3, seed=5)
+    leader = world.elect()
+    damaged_one, behind = [NodeId(m) for m in world.config.members if m != leader]
+    world.isolate(behind)
+    for number in range(5):
+        world.propose(leader, b"%d" % number)
+    world.run_until(lambda: world.node(damaged_one).durable_index == world.node(leader).end_index)
+    world.crash(leader)
+    world.heal()
+    world.node(damaged_one).set_faulty(((Index(2), Index(2)),), world.now_ms)
+    world.run(20_000)
+    assert world.leader is None
+    world.node(damaged_one).set_faulty((), world.now_ms)
+    assert world.elect() == damaged_one

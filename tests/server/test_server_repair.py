@@ -1,0 +1,253 @@
+"""Damage on one node's disk: found, fetched from the others, written back; until then neither served nor led by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from dledger.batch.header import BodyHeader, Kind, encode_header
+from dledger.messages.codes import Code
+from dledger.store.verify import verify_store
+from dledger.types import Role
+
+KIB = 1 << 10
+
+
+def body(topic_id: int, payload: bytes = b"payload") -> bytes:
+    return encode_header(BodyHeader(Kind.DATA, topic_id, 0, 1)) + payload
+
+
+def payload(number: int) -> bytes:
+    return b"<%06d>" % number * 200
+
+
+def damage(directory: Path, *numbers: int, at: int = 9) -> None:
+    """Change a byte in the bodies that these payloads are in, on the disk."""
+    for number in numbers:
+        for path in sorted((directory / "data").iterdir()):
+            data = bytearray(path.read_bytes())
+            found = data.find(payload(number))
+            if found >= 0:
+                data[found + at] ^= 0x20
+                path.write_bytes(data)
+                break
+        else:
+            raise AssertionError(f"payload {number} is not in {directory}")
+
+
+async def fill(group: Any, count: int) -> int:
+    client = await group.client()
+    topic: int = await client.create("t")
+    for number in range(count):
+        await client.append(body(topic, payload(number)))
+    await group.agree()
+    return topic
+
+
+def faulty(node: Any) -> list[Any]:
+    found: list[Any] = node.repairs.status()["faulty"]
+    return found
+
+
+async def read_all(group: Any, node: Any, topic: int, count: int) -> list[bytes]:
+    client = await group.client(node)
+    found: list[bytes] = []
+    while len(found) < count:
+        answer, bodies = await client.fetch(topic, len(found))
+        assert answer.code is Code.SUCCESS, answer
+        found += bodies
+    return found
+
+
+def expected(topic: int, numbers: Iterable[int]) -> list[bytes]:
+    return [body(topic, payload(number)) for number in numbers]
+
+
+def test_a_damaged_node_starts_repairs_itself_and_has_its_log_in_full_length(play: Callable[..., None]) -> None:
+    """Damage that opening the store finds: no checkpoint was written, so all is scanned and applied again."""
+
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        victim = (await group.follower()).node.node_id
+        end = group.nodes[victim].raft.end_index
+        await group.kill(victim)
+        damage(group.folder / victim, 3, 4, 11)
+        (group.folder / victim / "mark").unlink()
+        await group.start(victim)
+        node = group.nodes[victim]
+        assert node.raft.end_index >= end
+        assert len(node.store.recovery.faulty) == 2
+        await group.until(lambda: not faulty(node))
+        assert node.repairs.repaired == 3
+        await group.agree()
+        assert await read_all(group, node, topic, 20) == expected(topic, range(20))
+        await group.stop(victim)
+        assert verify_store(group.folder / victim)["problems"] == []
+
+    play(story)
+
+
+def test_the_scrub_finds_damage_that_nobody_has_read_and_it_is_repaired(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        topic = await fill(group, 200)
+        node = await group.follower()
+        damage(node.node.directory, 50, 51, 52, 120)
+        await group.until(lambda: node.repairs.repaired == 4)
+        assert not faulty(node)
+        await group.until(lambda: node.scrubber.status()["last_pass_ms"] and not node.scrubber.status()["found"])
+        assert await read_all(group, node, topic, 200) == expected(topic, range(200))
+
+    play(story, scrub_bytes_per_s=1 << 30, scrub_pause_ms=10, cache_bytes=1000)
+
+
+def test_a_read_that_meets_damage_is_refused_and_has_it_repaired(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        node = await group.follower()
+        damage(node.node.directory, 7)
+        client = await group.client(node)
+        answer, _ = await client.fetch(topic, 7, end_offset=8)
+        assert answer.code is Code.CORRUPT_ENTRY
+        await group.until(lambda: node.repairs.repaired == 1)
+        answer, bodies = await client.fetch(topic, 7, end_offset=8)
+        assert bodies == expected(topic, [7])
+
+    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
+
+
+def test_a_leader_that_finds_damage_hands_over(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        old = await group.leader()
+        old.repairs._send = lambda message: None  # nobody helps yet
+        damage(old.node.directory, 7)
+        answer, _ = await (await group.client(old)).fetch(topic, 7, end_offset=8)
+        assert answer.code is Code.CORRUPT_ENTRY
+        new = await group.leader(but=old.node.node_id)
+        assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
+        assert old.raft.role is not Role.LEADER
+
+    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
+
+
+def test_a_damaged_node_alone_with_an_empty_one_votes_for_nobody_shorter_and_does_not_lead(
+    play: Callable[..., None],
+) -> None:
+    """B8, CTRL: the only living node with all that was acknowledged is damaged. Nobody may lead before it is sound, and
+    the one that misses acknowledged entries never."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        names = sorted(group.nodes)
+        leader = (await group.leader()).node.node_id
+        behind, damaged = [name for name in names if name != leader]
+        await group.stop(behind)
+        client = await group.client(await group.leader())
+        for number in range(10):
+            await client.append(body(topic, payload(number)))
+        for name in (leader, damaged):
+            await group.kill(name)
+        damage(group.folder / damaged, 4)
+        (group.folder / damaged / "mark").unlink()
+        await group.start(behind, damaged)
+        node, other = group.nodes[damaged], group.nodes[behind]
+        await group.until(lambda: faulty(node) and "no copy" in faulty(node)[0]["state"])
+        for _ in range(3):
+            term = node.raft.term
+            node.driver.feed(node.raft.tick, node.raft.deadline_ms() + 10_000)
+            other.driver.feed(other.raft.tick, other.raft.deadline_ms() + 10_000)
+            assert node.raft.term == term
+        assert {node.raft.role, other.raft.role} == {Role.CANDIDATE}
+        await group.start(leader)
+        await group.until(lambda: not faulty(node))
+        await group.agree()
+        assert await read_all(group, other, topic, 10) == expected(topic, range(10))
+
+    play(story)
+
+
+def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_sound(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        victim = (await group.follower()).node.node_id
+        await group.kill(victim)
+        damage(group.folder / victim, 12)
+        server = group.make(victim)
+        await server.start()
+        group.nodes[victim] = server
+        held: list[Any] = []
+        send, server.repairs._send = server.repairs._send, held.append
+        await group.until(lambda: faulty(server) and server.raft.leader_id)
+        at = faulty(server)[0]["first"]
+        await group.until(lambda: server.catalog.applied_index == at - 1)
+        assert server.catalog.end_offset(topic, 0) == 12
+        await (await group.client()).append(body(topic, payload(20)))
+        assert server.catalog.applied_index == at - 1
+        server.repairs._send = send
+        await group.agree()
+        assert await read_all(group, server, topic, 21) == expected(topic, range(21))
+
+    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
+
+
+def test_damage_that_everybody_has_is_reported_by_offset_and_never_served(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        for name in list(group.nodes):
+            await group.stop(name)
+            damage(group.folder / name, 5)
+        await group.start()
+        nodes = list(group.nodes.values())
+        for node in nodes:
+            answer, bodies = await (await group.client(node)).fetch(topic, 5, end_offset=6)
+            assert answer.code is Code.CORRUPT_ENTRY
+            assert bodies == []
+        await group.until(lambda: all(faulty(node) and "no copy" in faulty(node)[0]["state"] for node in nodes))
+        for node in nodes:
+            assert faulty(node)[0]["records"] == ["t/0 offsets 5 to 5"]
+            answer, bodies = await (await group.client(node)).fetch(topic, 6)
+            assert bodies == expected(topic, range(6, 20))
+
+    play(story, scrub_bytes_per_s=0)
+
+
+def test_a_lone_node_reports_damage_and_serves_everything_else(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        await group.stop("n0")
+        damage(group.folder / "n0", 5)
+        await group.start("n0")
+        node = await group.leader()
+        await group.until(lambda: faulty(node))
+        assert faulty(node)[0]["records"] == ["t/0 offsets 5 to 5"]
+        client = await group.client()
+        assert (await client.fetch(topic, 5, end_offset=6))[0].code is Code.CORRUPT_ENTRY
+        assert (await client.fetch(topic, 6))[1] == expected(topic, range(6, 20))
+        assert (await client.append(body(topic))).base_offset == 20
+
+    play(story, 1, scrub_bytes_per_s=1 << 30, scrub_pause_ms=10)
+
+
+def test_a_false_copy_is_not_taken(play: Callable[..., None]) -> None:
+    """What a peer sends counts only when both neighbours here vouch for it."""
+
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        node = await group.follower()
+        liar = next(n for n in group.nodes.values() if n is not node and n.raft.role is not Role.LEADER)
+        real = liar.store.read
+
+        def read_false(begin: Any, *rest: Any) -> Any:
+            return [e.__class__(begin, e.term, e.magic, e.pos, e.chain_crc, e.body_crc, e.header, b"lie" + e.body[3:])
+                    for e in real(begin, *rest)]  # fmt: skip
+
+        liar.store.read = read_false
+        damage(node.node.directory, 7)
+        await (await group.client(node)).fetch(topic, 7, end_offset=8)
+        await group.until(lambda: node.repairs.repaired == 1)
+        assert await read_all(group, node, topic, 20) == expected(topic, range(20))
+
+    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
