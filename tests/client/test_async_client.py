@@ -39,8 +39,8 @@ def numbered(count: int) -> list[bytes]:
 
 
 def test_both_clients_have_the_same_names_and_parameters() -> None:
-    names = {name for name in vars(Client) if not name.startswith("_")}
-    assert {name for name in vars(AsyncClient) if not name.startswith("_")} == names
+    names = {name for name in dir(Client) if not name.startswith("_")}
+    assert {name for name in dir(AsyncClient) if not name.startswith("_")} == names
     for name in names:
         blocking, other = getattr(Client, name), getattr(AsyncClient, name)
         if callable(blocking):

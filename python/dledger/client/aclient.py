@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
-from dledger.client import operations
+from dledger.client import operations, times
 from dledger.client.appending import append
 from dledger.client.aproducer import AsyncProducer, AsyncStage, AsyncTransaction
 from dledger.client.channel import Channel
@@ -254,8 +254,11 @@ class AsyncClient:
 
     async def offsets_for_times(self, topic: str, timestamp_us: int, *, stale: bool = False) -> dict[int, int]:
         """See `Client.offsets_for_times`."""
-        more = {"timestamp_us": timestamp_us, "stale": stale}
-        return await self._run(operations.topic_offsets(self.core, topic, OffsetKind.TIME, **more))
+        return await self._run(times.offsets_for_time(self.core, topic, timestamp_us, stale))
+
+    async def offsets_at(self, times_us: Mapping[str, Mapping[int, int]], *, stale: bool = False) -> OffsetsResponse:
+        """See `Client.offsets_at`."""
+        return await self._run(times.offsets_at(self.core, times_us, stale))
 
     async def offsets(
         self,

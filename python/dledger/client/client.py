@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +21,7 @@ from dledger.client.core import Core, Operation, T
 from dledger.client.fetching import Fetcher
 from dledger.client.lane import Lane
 from dledger.client.producer import Producer
+from dledger.client.questions import Questions
 from dledger.client.reading import (
     BlockingReader,
     Replicas,
@@ -30,15 +31,14 @@ from dledger.client.reading import (
     preferred_address,
     records,
 )
-from dledger.client.results import Appended, Committed, GroupOffsets, Range
+from dledger.client.results import Appended, Committed
 from dledger.client.staging import Stage, Transaction
 from dledger.errors import DLedgerError
-from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
+from dledger.messages.client import FetchedBatch, OffsetKind, TopicInfo
 from dledger.messages.command import StageSum
-from dledger.types import NodeId
 
 
-class Client:
+class Client(Questions):
     """Talks to a group of nodes; finds the leader by itself and retries what is safe to retry.
 
     Nothing is connected before the first call. Threads may share a client; each call takes connections of its own.
@@ -122,44 +122,6 @@ class Client:
     def _run(self, operation: Operation[T]) -> T:
         with self._lane() as lane:
             return lane.run(operation)
-
-    # topics
-
-    def create_topic(
-        self, name: str, partitions: int = 1, *, if_absent: bool = False, **topic_settings: Any
-    ) -> TopicInfo:
-        """Create a topic; with ``if_absent`` one that exists with as many partitions is a success.
-
-        Raises:
-            TopicExists: it exists.
-            ConfigError: the name, the number of partitions or a setting cannot be.
-        """
-        return self._run(operations.create_topic(self.core, name, partitions, if_absent, topic_settings))
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic and all its records.
-
-        Raises:
-            TopicNotFound: there is none.
-            OutcomeUnknown: asked and not answered; see `topics`.
-        """
-        self._run(operations.delete_topic(self.core, name))
-
-    def topics(self) -> list[TopicInfo]:
-        """All topics, by name."""
-        return self._run(operations.topics(self.core))
-
-    def known_topic(self, name: str) -> TopicInfo:
-        """One topic as last seen by this client; asks only for one it has not seen."""
-        return self.core.topics.get(name) or self._run(operations.known_topic(self.core, name))
-
-    def topic(self, name: str) -> TopicInfo:
-        """One topic as it is now.
-
-        Raises:
-            TopicNotFound: there is none.
-        """
-        return self._run(operations.topic(self.core, name))
 
     # writing
 
@@ -318,77 +280,6 @@ class Client:
                 self.core.routes.learned(lane.ask(find_nodes(self.core))[0])
             replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
             yield from BlockingReader(self.core, lane, fetcher, replicas)
-
-    def begin_offsets(self, topic: str, *, stale: bool = False) -> dict[int, int]:
-        """First kept offset of each partition. Linearizable unless ``stale``."""
-        return self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN, stale=stale))
-
-    def end_offsets(
-        self, topic: str, *, stale: bool = False, newer_than: Mapping[int, int] | None = None, wait_ms: int = 0
-    ) -> dict[int, int]:
-        """The offset behind the last record of each partition. Linearizable unless ``stale``: everything that was
-        acknowledged before the call is below it.
-
-        With ``newer_than`` (partition -> offset): wait up to ``wait_ms`` for any partition to end above.
-        """
-        wanted = None if newer_than is None else {topic: newer_than}
-        more = {"stale": stale, "newer_than": wanted, "wait_ms": wait_ms}
-        return self._run(operations.topic_offsets(self.core, topic, OffsetKind.END, **more))
-
-    def offsets_for_times(self, topic: str, timestamp_us: int, *, stale: bool = False) -> dict[int, int]:
-        """First offset of each partition whose batch has a time at or after ``timestamp_us``; -1 where none has."""
-        more = {"timestamp_us": timestamp_us, "stale": stale}
-        return self._run(operations.topic_offsets(self.core, topic, OffsetKind.TIME, **more))
-
-    def offsets(
-        self,
-        topics: Sequence[str],
-        kind: OffsetKind = OffsetKind.END,
-        *,
-        timestamp_us: int = 0,
-        stale: bool = False,
-        newer_than: Mapping[str, Mapping[int, int]] | None = None,
-        wait_ms: int = 0,
-    ) -> OffsetsResponse:
-        """Offsets of several topics at one moment, with the topics' log ids."""
-        return self._run(
-            operations.offsets(
-                self.core, topics, kind,
-                timestamp_us=timestamp_us, stale=stale, newer_than=newer_than, wait_ms=wait_ms,
-            )
-        )  # fmt: skip
-
-    def split(
-        self, topic: str, partition: int, start: int, end: int, target_bytes: int, *, max_pieces: int = 10_000
-    ) -> list[Range]:
-        """Cut [start, end) between stored batches into pieces of about ``target_bytes`` stored bytes."""
-        return self._run(operations.split(self.core, topic, partition, start, end, target_bytes, max_pieces))
-
-    # consumer groups, nodes
-
-    def commit_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """The group has processed everything below these offsets: topic -> partition -> offset."""
-        self._run(operations.commit_offsets(group, offsets))
-
-    def group(self, name: str) -> GroupOffsets:
-        """What a consumer group has processed; empty for one that committed nothing."""
-        return self._run(operations.group(name))
-
-    def groups(self) -> list[str]:
-        """Names of all consumer groups."""
-        return self._run(operations.groups())
-
-    def status(self) -> dict[NodeId, dict[str, Any]]:
-        """What each node says of itself; ``{"error": reason}`` for one that does not answer."""
-        return self._run(operations.status(self.core))
-
-    def transfer(self, node_id: str) -> None:
-        """Hand leadership to a node.
-
-        Raises:
-            Unavailable: it was given up; the former leader leads on.
-        """
-        self._run(operations.transfer(self.core, node_id))
 
 
 def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:

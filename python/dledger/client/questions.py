@@ -1,0 +1,144 @@
+"""What the blocking client asks about topics, offsets, consumer groups and nodes: each a question and its answer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dledger.client import operations, times
+from dledger.client.core import Core, Operation, T
+from dledger.client.results import GroupOffsets, Range
+from dledger.messages.client import OffsetKind, OffsetsResponse, TopicInfo
+from dledger.types import NodeId
+
+
+class Questions(ABC):
+    """The part of `dledger.client.Client` that neither writes nor reads records."""
+
+    core: Core
+
+    @abstractmethod
+    def _run(self, operation: Operation[T]) -> T:
+        """Carry out an operation."""
+
+    # topics
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, if_absent: bool = False, **topic_settings: Any
+    ) -> TopicInfo:
+        """Create a topic; with ``if_absent`` one that exists with as many partitions is a success.
+
+        Raises:
+            TopicExists: it exists.
+            ConfigError: the name, the number of partitions or a setting cannot be.
+        """
+        return self._run(operations.create_topic(self.core, name, partitions, if_absent, topic_settings))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and all its records.
+
+        Raises:
+            TopicNotFound: there is none.
+            OutcomeUnknown: asked and not answered; see `topics`.
+        """
+        self._run(operations.delete_topic(self.core, name))
+
+    def topics(self) -> list[TopicInfo]:
+        """All topics, by name."""
+        return self._run(operations.topics(self.core))
+
+    def known_topic(self, name: str) -> TopicInfo:
+        """One topic as last seen by this client; asks only for one it has not seen."""
+        return self.core.topics.get(name) or self._run(operations.known_topic(self.core, name))
+
+    def topic(self, name: str) -> TopicInfo:
+        """One topic as it is now.
+
+        Raises:
+            TopicNotFound: there is none.
+        """
+        return self._run(operations.topic(self.core, name))
+
+    # offsets
+
+    def begin_offsets(self, topic: str, *, stale: bool = False) -> dict[int, int]:
+        """First kept offset of each partition. Linearizable unless ``stale``."""
+        return self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN, stale=stale))
+
+    def end_offsets(
+        self, topic: str, *, stale: bool = False, newer_than: Mapping[int, int] | None = None, wait_ms: int = 0
+    ) -> dict[int, int]:
+        """The offset behind the last record of each partition. Linearizable unless ``stale``: everything that was
+        acknowledged before the call is below it.
+
+        With ``newer_than`` (partition -> offset): wait up to ``wait_ms`` for any partition to end above.
+        """
+        wanted = None if newer_than is None else {topic: newer_than}
+        more = {"stale": stale, "newer_than": wanted, "wait_ms": wait_ms}
+        return self._run(operations.topic_offsets(self.core, topic, OffsetKind.END, **more))
+
+    def offsets_for_times(self, topic: str, timestamp_us: int, *, stale: bool = False) -> dict[int, int]:
+        """First offset of each partition whose record has a time at or after ``timestamp_us``; -1 where none has.
+
+        Exact to the record. Times are the writers' and may fall back: later records can be older than this one.
+        """
+        return self._run(times.offsets_for_time(self.core, topic, timestamp_us, stale))
+
+    def offsets_at(self, times_us: Mapping[str, Mapping[int, int]], *, stale: bool = False) -> OffsetsResponse:
+        """`offsets_for_times` for several topics (topic -> partition -> microseconds), with the topics' log ids."""
+        return self._run(times.offsets_at(self.core, times_us, stale))
+
+    def offsets(
+        self,
+        topics: Sequence[str],
+        kind: OffsetKind = OffsetKind.END,
+        *,
+        timestamp_us: int = 0,
+        stale: bool = False,
+        newer_than: Mapping[str, Mapping[int, int]] | None = None,
+        wait_ms: int = 0,
+    ) -> OffsetsResponse:
+        """Offsets of several topics at one moment, with the topics' log ids. By TIME, those of whole batches; see
+        `offsets_at`."""
+        return self._run(
+            operations.offsets(
+                self.core, topics, kind,
+                timestamp_us=timestamp_us, stale=stale, newer_than=newer_than, wait_ms=wait_ms,
+            )
+        )  # fmt: skip
+
+    def split(
+        self, topic: str, partition: int, start: int, end: int, target_bytes: int, *, max_pieces: int = 10_000
+    ) -> list[Range]:
+        """Cut [start, end) between stored batches into pieces of about ``target_bytes`` stored bytes."""
+        return self._run(operations.split(self.core, topic, partition, start, end, target_bytes, max_pieces))
+
+    # consumer groups, nodes
+
+    def commit_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """The group has processed everything below these offsets: topic -> partition -> offset."""
+        self._run(operations.commit_offsets(group, offsets))
+
+    def group(self, name: str) -> GroupOffsets:
+        """What a consumer group has processed; empty for one that committed nothing."""
+        return self._run(operations.group(name))
+
+    def groups(self) -> list[str]:
+        """Names of all consumer groups."""
+        return self._run(operations.groups())
+
+    def status(self) -> dict[NodeId, dict[str, Any]]:
+        """What each node says of itself; ``{"error": reason}`` for one that does not answer."""
+        return self._run(operations.status(self.core))
+
+    def transfer(self, node_id: str) -> None:
+        """Hand leadership to a node.
+
+        Raises:
+            Unavailable: it was given up; the former leader leads on.
+        """
+        self._run(operations.transfer(self.core, node_id))
+
+
+__all__ = ["Questions"]
