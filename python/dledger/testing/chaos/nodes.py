@@ -37,7 +37,7 @@ GROUP_SETTINGS: Final[dict[str, Any]] = {
 """Small files, so that a run of minutes rolls many of them."""
 NODE_SETTINGS: Final[dict[str, Any]] = {
     "checkpoint_bytes": 2 * MIB, "disk_reserve_bytes": 8 * MIB, "disk_full_ratio": 1.0, "disk_warn_ratio": 1.0,
-    "idle_timeout_ms": 180_000,
+    "scrub_pause_ms": 500, "idle_timeout_ms": 180_000,
 }  # fmt: skip
 """The last one: nodes whose campaign was killed end by themselves."""
 

@@ -157,6 +157,8 @@ class Pipe:
             link.counts.throttled += len(data)
             await asyncio.sleep(len(data) / rules.bytes_per_s)
         torn = 0 < rules.reset_after <= self._passed + len(data)
+        if self._writer.transport.is_closing():  # the other way has found out that this end is gone
+            raise ConnectionResetError
         self._writer.write(data[: len(data) // 2] if torn else data)
         await self._writer.drain()
         if torn:

@@ -9,12 +9,13 @@ from typing import Final
 from dledger.config import nearest
 from dledger.errors import ConfigError
 from dledger.testing.chaos.faults.clocks import CLOCK_FAULTS
+from dledger.testing.chaos.faults.damage import DAMAGE_FAULTS
 from dledger.testing.chaos.faults.disks import DISK_FAULTS
 from dledger.testing.chaos.faults.fault import Fault
 from dledger.testing.chaos.faults.links import LINK_FAULTS
 from dledger.testing.chaos.faults.processes import PROCESS_FAULTS
 
-ALL_FAULTS: Final[tuple[Fault, ...]] = (*LINK_FAULTS, *PROCESS_FAULTS, *DISK_FAULTS, *CLOCK_FAULTS)
+ALL_FAULTS: Final[tuple[Fault, ...]] = (*LINK_FAULTS, *PROCESS_FAULTS, *DISK_FAULTS, *DAMAGE_FAULTS, *CLOCK_FAULTS)
 TOGETHER: Final = 0.3
 """So often a fault of links comes together with one of something else."""
 
