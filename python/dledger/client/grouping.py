@@ -11,7 +11,7 @@ import pyarrow as pa
 from dledger.batch.records import make_records
 from dledger.batch.sizes import OVERHEAD, coalesce, split_batch
 from dledger.client.results import Appended
-from dledger.errors import DLedgerError
+from dledger.errors import DLedgerError, OutcomeUnknown
 
 
 class Promise(Protocol):
@@ -23,9 +23,12 @@ class Promise(Protocol):
 
 class Pending:
     """One append: done when all its records are. Cut into several entries, ``start`` is the first one's and ``end`` the
-    last one's; records of other producers may lie between."""
+    last one's; records of other producers may lie between.
 
-    __slots__ = ("future", "left", "partition", "start", "topic")
+    It fails when all its entries are decided and one of them failed, and definitely only if none was written.
+    """
+
+    __slots__ = ("error", "future", "left", "partition", "start", "topic")
 
     def __init__(self, future: Promise, topic: str, partition: int, count: int) -> None:
         self.future = future
@@ -33,20 +36,30 @@ class Pending:
         self.partition = partition
         self.left = count
         self.start = -1
+        self.error: DLedgerError | None = None
 
     def answered(self, result: int | DLedgerError, count: int) -> None:
         """``count`` of its records have the offsets from ``result`` on, or failed."""
-        if self.left <= 0:  # a part of it failed before
-            return
-        if isinstance(result, DLedgerError):
-            self.left = 0
-            self.future.set_exception(result)
-            return
         self.left -= count
-        if self.start < 0:
+        if isinstance(result, DLedgerError):
+            if self.error is None or self.error.definite:
+                self.error = result
+        elif self.start < 0:
             self.start = result
-        if not self.left:
+        if self.left:
+            return
+        if self.error is not None:
+            self.future.set_exception(self._whole(self.error))
+        elif not isinstance(result, DLedgerError):
             self.future.set_result(Appended(self.topic, self.partition, self.start, result + count))
+
+    def _whole(self, error: DLedgerError) -> DLedgerError:
+        """What an error of one part says of the whole append."""
+        if self.start < 0 or not error.definite:
+            return error
+        whole = OutcomeUnknown(f"append to {self.topic!r}: a part of it was written from {self.start} on, but: {error}")
+        whole.__cause__ = error
+        return whole
 
 
 @dataclass(slots=True)

@@ -1,0 +1,66 @@
+"""An append that was cut into several entries has one answer, which is true of all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dledger.client.grouping import Pending
+from dledger.client.results import Appended
+from dledger.errors import DLedgerError, OutcomeUnknown, ProducerFenced, Unavailable
+
+
+class Answer:
+    """A future that may be answered once."""
+
+    def __init__(self) -> None:
+        self.given: list[Any] = []
+
+    def set_result(self, result: Any, /) -> None:
+        self.given.append(result)
+
+    def set_exception(self, exception: Any, /) -> None:
+        self.given.append(exception)
+
+
+FENCED = ProducerFenced("a newer session took over")
+SILENT = OutcomeUnknown("no answer")
+
+
+def answer(*results: int | DLedgerError) -> list[Any]:
+    """An append of two records for each part."""
+    future = Answer()
+    pending = Pending(future, "t", 0, 2 * len(results))
+    for result in results[:-1]:
+        pending.answered(result, 2)
+        assert future.given == []
+    pending.answered(results[-1], 2)
+    return future.given
+
+
+def test_append_in_parts_that_are_all_written_reaches_from_the_first_to_the_last() -> None:
+    assert answer(5, 9) == [Appended("t", 0, 5, 11)]
+
+
+def test_append_of_which_no_part_was_written_fails_definitely() -> None:
+    assert answer(FENCED, FENCED) == [FENCED]
+
+
+@pytest.mark.parametrize("results", [(5, FENCED), (FENCED, 5), (FENCED, 5, FENCED)])
+def test_append_of_which_a_part_was_written_does_not_fail_definitely(results: tuple[int | DLedgerError, ...]) -> None:
+    [error] = answer(*results)
+    assert isinstance(error, OutcomeUnknown)
+    assert not error.definite
+    assert "from 5 on" in str(error)
+
+
+@pytest.mark.parametrize("results", [(SILENT, FENCED), (FENCED, SILENT), (5, SILENT)])
+def test_append_of_which_a_part_is_unknown_is_unknown(results: tuple[int | DLedgerError, ...]) -> None:
+    assert answer(*results) == [SILENT]
+
+
+def test_append_whose_parts_gave_up_before_they_were_sent_fails_definitely() -> None:
+    error = Unavailable("gave up")
+    assert answer(error, error) == [error]
+    assert error.definite
