@@ -9,7 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from dledger.config import GroupConfig, NodeConfig
+from dledger.errors import StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd, stamp
+from dledger.messages.peer import HeartBeatRequest
 from dledger.net import run
 from dledger.raft.ready import Ready
 from dledger.server.driver import Driver
@@ -80,3 +82,22 @@ def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
     assert store.end == LogEnd.after(new[0])
     assert store.hard_state.commit_hint <= 3
     store.close()
+
+
+def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more() -> None:
+    """The disk of the topic index fails while a commit is told: what the same call wanted to send stays unsent."""
+    sent, failed = [], []
+
+    async def story() -> None:
+        raft: Any = SimpleNamespace(deadline_ms=lambda: 1 << 60)
+        listener: Any = SimpleNamespace(on_committed=lambda index: driver.fail(StorageError("the disk failed")))
+        store: Any = SimpleNamespace()
+        driver = Driver(raft, store, sent.append, lambda: None, listener, failed.append)
+        beat = HeartBeatRequest(group="g", local_id=NodeId("n0"), remote_id=NodeId("n1"), term=Term(1),
+                                leader_id=NodeId("n0"))  # fmt: skip
+        driver.carry_out(Ready(committed=Index(3), messages=(beat,)))
+        await driver.stop()
+
+    run(story())
+    assert [str(error) for error in failed] == ["the disk failed"]
+    assert sent == []

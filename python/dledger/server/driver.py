@@ -159,6 +159,8 @@ class Driver:
                     self.flusher.truncate(ready.truncate_to)
                 if ready.committed is not None and not ready.append:
                     self._commit(ready.committed)  # a client's answer goes out before the peers' news
+                    if self.failed:  # what is committed could not be applied
+                        return
                 for message in ready.messages:
                     self._send(message)
                 if ready.append:
