@@ -8,8 +8,8 @@ puts each down before it begins and again when it ends, so that a killed process
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -58,7 +58,8 @@ class Operation:
         offsets: of ``values`` of a READ, where they are not ``start``, ``start`` + 1 and so on.
         to_end: of a READ: it came back because there was nothing more.
         stale: an END or READ of a replica that may be behind; it has to be monotonic, not fresh.
-        producer: an idempotent producer, whose values keep the order in which it sent them; "" promises no order.
+        producer: an idempotent producer, whose values keep the order in which it sent them; "" promises no order. It
+            may cut an append into several entries; then records of others lie between, and ``start`` is the first's.
         sequence: grows with each call of a producer on one partition, in the order of sending.
         transaction: name of a transaction: its parts and its attempts share it.
         attempt: of a transaction; of all attempts of one name at most one takes effect.
@@ -106,6 +107,16 @@ class Operation:
         for name in ("values", "offsets"):
             made[name] = tuple(plain.get(name, ()))
         return cls(**made)
+
+
+def in_pieces(history: Iterable[Operation]) -> Iterator[Operation]:
+    """The history with each append of a producer cut into its values, because that is how it may take effect."""
+    for operation in history:
+        if operation.producer and operation.kind is Kind.APPEND and len(operation.values) > 1:
+            for at, value in enumerate(operation.values):
+                yield replace(operation, values=(value,), start=-1 if at else operation.start)
+        else:
+            yield operation
 
 
 _DEFAULTS: Final = {field.name: field.default for field in fields(Operation)}
@@ -211,4 +222,4 @@ def load(*paths: Path) -> list[Operation]:
     return sorted(history, key=lambda operation: operation.invoked_ns)
 
 
-__all__ = ["NEVER", "Call", "Kind", "Operation", "Outcome", "Recorder", "load", "save"]
+__all__ = ["NEVER", "Call", "Kind", "Operation", "Outcome", "Recorder", "in_pieces", "load", "save"]

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dledger.testing.checkers.anomaly import Anomaly, Finding
-from dledger.testing.checkers.history import NEVER, Kind, Operation, Outcome
+from dledger.testing.checkers.history import NEVER, Kind, Operation, Outcome, in_pieces
 from dledger.testing.checkers.places import WRITES, end_of, is_fresh_end, offsets_of
 
 MAX_CONFIGURATIONS = 100_000
@@ -131,7 +131,7 @@ def check_linearizable(history: Iterable[Operation]) -> Finding | None:
         TooHard: too many unanswered appends whose values nobody read; let a last read go over the whole log.
         ValueError: the calls are of more than one partition.
     """
-    operations = sorted(history, key=lambda op: op.invoked_ns)
+    operations = sorted(in_pieces(history), key=lambda op: op.invoked_ns)
     if len({(op.topic, op.partition) for op in operations}) > 1:
         raise ValueError("the calls are of more than one partition")
     placed = _place([op for op in operations if op.outcome is not Outcome.FAILED])

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from dledger.testing.checkers.anomaly import Anomaly, Finding, Findings
-from dledger.testing.checkers.history import Kind, Operation, Outcome
+from dledger.testing.checkers.history import Kind, Operation, Outcome, in_pieces
 from dledger.testing.checkers.places import WRITES, Places, Reach, end_of
 from dledger.testing.checkers.transactions import check_transactions
 
@@ -23,7 +23,7 @@ def check_log(history: Iterable[Operation]) -> list[Finding]:
     Raises:
         ValueError: two writes have a value in common: the history's writer is wrong, not the log.
     """
-    operations = sorted(history, key=lambda op: op.invoked_ns)
+    operations = sorted(in_pieces(history), key=lambda op: op.invoked_ns)
     writers: dict[int, Operation] = {}
     by_partition: dict[tuple[str, int], list[Operation]] = {}
     for operation in operations:
