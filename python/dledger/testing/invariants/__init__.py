@@ -1,0 +1,49 @@
+"""What must hold in a group at every moment, checked from outside after every event of the simulator.
+
+A `watch.Watch` is told of everything that happens (`wiring.attach` puts it between a node's parts) and raises
+`broken.Broken` with the number of the invariant. It compares fields, entry by entry and message by message, with what
+it saw before, so that nothing has to be left out for the sake of time. What all nodes together have shown is in
+`truth.Truth`: every entry that was ever written, and the one committed log.
+
+==== =============================================================================================== ==========
+ No  what                                                                                            module
+==== =============================================================================================== ==========
+ I1  at most one leader in a term, and in one of its lives                                           election
+ I2  a leader never cuts or shortens its log                                                         logs
+ I3  logs match: an index and a term name one entry and all before it, by chainCrc; no gap, terms    logs, truth
+     never go back; a recovered log was written before
+ I4  a leader has all that was committed in earlier terms, also what is committed there later        election
+ I5  all nodes apply the committed entry, with its bytes, to the same result                         commit
+ I6  commit indexes go forward, in a life and over restarts; only a leader moves the first one, and  commit
+     only onto an entry of its own term
+ I7  what is committed is durable on a majority at that moment, and what was durable is there again  commit,
+     after a crash; the core takes nothing for durable that the store has not synced                 logs
+ I8  one vote in a term, over restarts                                                               election
+ I9  terms go forward, over restarts                                                                 election
+I10  what a client was told of has its offsets in the committed log; its bytes: I5, I20, I26         commit
+I11  offsets without gap or reuse, of batches and of transactions                                    commit, ends
+I12  nothing is applied or served above the commit index                                             commit,
+                                                                                                     reads,
+                                                                                                     storage
+I13  a read index covers everything that anybody had committed when the read was asked for;          reads
+     catalogs never go back; sessions of clients: I26
+I14  no entry is cut that the node, in any of its lives, or the group has called committed           logs
+I15  the front of a log goes forward, and not over what is not committed; over restarts              logs
+I16  a producer's batches are there once, in order, and none of a fenced session                     commit
+I18  a leader that looks at the clock and has not heard a quorum for an election time is none        reads
+I19  entries in memory, pending bytes, pushes and their windows within their limits                  messages
+I20  no wrong byte leaves a store; at the end every log is read from its first entry to its last     storage
+I21  no message, effect or write of the store after a fatal error                                    messages,
+                                                                                                     storage,
+                                                                                                     watch
+I22  a node's snapshot of its catalog is of committed entries and equal to that of other nodes       storage
+     there, and so is what it restores
+I23  terms, votes and acknowledgements are on the disk before they are sent                          messages
+I24  at the end all live nodes have committed and applied the same, and have equal catalogs          ends
+I25  a healed group commits again within ten election times                                          ends
+I26  the history of the clients is that of a linearizable log (`dledger.testing.checkers`)           ends
+==== =============================================================================================== ==========
+
+I17 (one change of the members at a time) does not apply: a group's members are its configuration and do not change. Of
+I22 the half about installing a snapshot on another node does not apply: none is ever sent.
+"""

@@ -1,0 +1,80 @@
+"""Elections: I1 one leader in a term, I4 it has all that is committed, I8 one vote, I9 terms never go back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dledger.messages.peer import PeerMessage, VoteRequest, VoteResponse, VoteResult
+from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.truth import Truth
+from dledger.testing.invariants.view import Memory, View
+from dledger.types import NodeId, Role
+
+
+class Elections:
+    """Who led which term."""
+
+    def __init__(self, truth: Truth) -> None:
+        self._truth = truth
+        self.leaders: dict[int, tuple[str, int]] = {}
+        """Term -> (node, life)."""
+
+    def started(self, view: View) -> None:
+        """I8, I9: a node that comes back remembers its term and its vote."""
+        memory = view.memory
+        if view.term < memory.saved_term:
+            raise Broken("I9", f"{view} comes back in term {view.term} after it told of {memory.saved_term}")
+        vote = memory.votes.get(view.term)
+        if vote is not None and view.voted_for != vote:
+            raise Broken("I8", f"{view} voted for {vote} in term {view.term} and comes back with {view.voted_for}")
+
+    def changed(self, view: View) -> None:
+        """Term, role or vote is another one."""
+        machine = view.machine
+        if machine.term < view.term:
+            raise Broken("I9", f"{view} goes back from term {view.term} to {machine.term}")
+        if machine.term == view.term and view.voted_for not in {None, machine.voted_for}:
+            raise Broken("I8", f"{view} changes its vote in term {view.term}: {view.voted_for}, {machine.voted_for}")
+        if machine.role is Role.LEADER and (view.role is not Role.LEADER or machine.term != view.term):
+            self._leads(view)
+        view.term, view.role, view.voted_for = machine.term, machine.role, machine.voted_for
+
+    def _leads(self, view: View) -> None:
+        term, me = view.machine.term, (view.name, view.life)
+        other = self.leaders.setdefault(term, me)
+        if other != me:
+            raise Broken("I1", f"{view} leads term {term}, which {other[0]} led in its life {other[1]}")
+        self.complete(view, self._truth.committed_index)
+
+    def complete(self, view: View, index: int) -> None:
+        """I4: a leader has every entry that was committed in an earlier term."""
+        if index < view.log.begin_index:
+            return
+        term = view.log.term_at(index)  # type: ignore[arg-type]
+        if term != self._truth.term_of(index) and index >= 0:
+            raise Broken("I4", f"{view} leads term {view.machine.term} without the committed entry {index}: {term}")
+
+    def committed(self, by: View, views: Iterable[View]) -> None:
+        """I4, too: what is committed late in an old term must be in the logs of the later terms' leaders."""
+        for view in views:
+            if view.machine.role is Role.LEADER and view.machine.term > by.machine.term:
+                self.complete(view, self._truth.committed_index)
+
+    @staticmethod
+    def sent(memory: Memory, name: str, message: PeerMessage) -> None:
+        """I8: what a node promises in messages. A candidate that asks for votes has given its own."""
+        if isinstance(message, VoteResponse):
+            if message.result is VoteResult.ACCEPT and not message.pre_vote:
+                vote(memory, name, message.request_term, message.remote_id)
+        elif isinstance(message, VoteRequest) and not message.pre_vote:
+            vote(memory, name, message.term, message.local_id)
+
+
+def vote(memory: Memory, name: str, term: int, candidate: NodeId) -> None:
+    """Note a vote, which must be the only one of its term."""
+    known = memory.votes.setdefault(term, candidate)
+    if known != candidate:
+        raise Broken("I8", f"{name} votes for {candidate} in term {term}, and voted for {known}")
+
+
+__all__ = ["Elections", "vote"]

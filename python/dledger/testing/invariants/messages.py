@@ -1,0 +1,75 @@
+"""Messages: I23 nothing is said before it is durable, I21 nothing is said after a fatal error, I19 limits hold."""
+
+from __future__ import annotations
+
+from dledger.messages.codes import Code
+from dledger.messages.peer import PeerMessage, PushEntryRequest, PushEntryResponse, PushType, VoteRequest, VoteResponse
+from dledger.messages.peer import VoteResult as Result
+from dledger.raft.dispatcher import MAX_IN_FLIGHT
+from dledger.raft.leader import Leader
+from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.view import View
+
+
+def check_sent(view: View, message: PeerMessage) -> None:
+    """A node lets a message go."""
+    if view.server._error is not None:
+        raise Broken("I21", f"{view} sends {message} after {view.server._error}")
+    saved = view.store.hard_state
+    if isinstance(message, VoteRequest):
+        if message.pre_vote:
+            return
+        if saved.term < message.term or (saved.term == message.term and saved.voted_for != message.local_id):
+            raise Broken("I23", f"{view} asks for votes in term {message.term}, on its disk is {saved}")
+    elif isinstance(message, VoteResponse):
+        if message.result is Result.ACCEPT and not message.pre_vote and saved.term == message.request_term:
+            if saved.voted_for != message.remote_id:
+                raise Broken("I23", f"{view} votes for {message.remote_id}, on its disk is {saved}")
+        elif message.result is Result.ACCEPT and not message.pre_vote and saved.term < message.request_term:
+            raise Broken("I23", f"{view} votes in term {message.request_term}, on its disk is {saved}")
+        if message.term > saved.term:
+            raise Broken("I23", f"{view} tells of term {message.term}, on its disk is {saved}")
+    elif message.term > saved.term:
+        raise Broken("I23", f"{view} tells of term {message.term}, on its disk is {saved}")
+    elif isinstance(message, PushEntryResponse):
+        _check_acknowledged(view, message)
+
+
+def _check_acknowledged(view: View, message: PushEntryResponse) -> None:
+    """What a follower acknowledges is on its disk (D1), unless the group was told to do without (flush=async)."""
+    if message.type is PushType.APPEND and message.code is Code.SUCCESS and message.index > view.synced():
+        durable = view.store.durable
+        raise Broken("I23", f"{view} acknowledges {message.index}, on its disk is {durable}, known {view.durable}")
+
+
+def check_limits(view: View) -> None:
+    """I19: queues and windows of a node are within what its configuration says."""
+    config, log = view.machine.config, view.log
+    cache = log._cache
+    live = len(cache) - log._head
+    if live > 1 and cache[-1].end_pos - cache[log._head].pos > log._cache_bytes:
+        raise Broken("I19", f"{view} keeps {live} entries in memory, more than {log._cache_bytes} bytes")
+    if log._head and log._head * 4 >= len(cache):
+        raise Broken("I19", f"{view} keeps {log._head} entries in memory that it has given up, beside {live}")
+    leader = view.machine.acting
+    if not isinstance(leader, Leader):
+        return
+    pending = leader.acks.pending_bytes
+    if pending > config.pending_bytes + config.max_body_bytes + 4096:
+        raise Broken("I19", f"{view} has {pending} bytes pending, {config.pending_bytes} are allowed")
+    for peer, dispatcher in leader.dispatchers.items():
+        flying, size = len(dispatcher._in_flight), dispatcher._in_flight_bytes
+        most = config.push_window_bytes + max(config.push_batch_bytes, config.segment_bytes)
+        if flying > MAX_IN_FLIGHT + 1 or size > most or (flying == 0) != (size == 0):
+            raise Broken("I19", f"{view} has {flying} pushes of {size} bytes in flight to {peer}")
+
+
+def check_push(view: View, message: PeerMessage) -> None:
+    """I19: a push is no larger than a batch, unless one entry alone is."""
+    if isinstance(message, PushEntryRequest) and len(message.entries) > 1:
+        size = sum(entry.size for entry in message.entries)
+        if size > view.machine.config.push_batch_bytes:
+            raise Broken("I19", f"{view} pushes {len(message.entries)} entries of {size} bytes at once")
+
+
+__all__ = ["check_limits", "check_push", "check_sent"]

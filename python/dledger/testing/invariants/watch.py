@@ -1,0 +1,216 @@
+"""The one observer of a simulated group: holds what was seen of every node, and calls the invariants of each family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dledger.config import GroupConfig
+from dledger.messages.entry import Entry
+from dledger.messages.peer import PeerMessage
+from dledger.raft.ready import IDLE, Ready
+from dledger.testing.checkers.history import Operation
+from dledger.testing.checkers.verdict import Verdict
+from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.commit import Applied, Commits, Result
+from dledger.testing.invariants.election import Elections
+from dledger.testing.invariants.ends import Healing, check_clients, check_equal
+from dledger.testing.invariants.logs import Logs
+from dledger.testing.invariants.messages import check_limits, check_push, check_sent
+from dledger.testing.invariants.reads import ReadIndexes, leads_with_quorum
+from dledger.testing.invariants.storage import Storage
+from dledger.testing.invariants.truth import Truth
+from dledger.testing.invariants.view import Memory, View
+from dledger.types import Buffer, NodeId
+
+if TYPE_CHECKING:
+    from dledger.server.node import NodeServer
+
+
+class Watch:
+    """Told of everything that happens to a group; raises `Broken` at the first promise that is.
+
+    ``broken`` keeps that error, because a task or thread of the program under test may swallow what is raised in it:
+    the caller looks there after each event.
+    """
+
+    def __init__(self, group: GroupConfig, now_ms: Callable[[], int]) -> None:
+        """``now_ms``: the time of the simulation, not that of any node."""
+        self.broken: Broken | None = None
+        self.checks = 0
+        """How often a node was looked at."""
+        self._now_ms = now_ms
+        self.truth = truth = Truth()
+        self.views: dict[str, View] = {}
+        """Nodes that are up."""
+        self.memories: dict[str, Memory] = {node_id: Memory() for node_id in group.members}
+        self._lives: dict[str, int] = {}
+        self.elections = Elections(truth)
+        self.logs = Logs(truth)
+        self.commits = Commits(truth, tuple(group.members))
+        self.applied_log = Applied(truth)
+        self.reads = ReadIndexes(truth)
+        self.storage = Storage(truth)
+        self.healing = Healing(truth, group.election_ms)
+
+    # --- lives of nodes -----------------------------------------------------------------------------------------
+
+    def started(self, node_id: NodeId, server: NodeServer) -> View:
+        """A node's raft and catalog are made from its disk, and nothing has happened since. See `wiring.attach`."""
+        with self:
+            life = self._lives[node_id] = self._lives.get(node_id, 0) + 1
+            view = self.views[node_id] = View(node_id, life, server, self.memories[node_id])
+            self.elections.started(view)
+            self.logs.started(view)
+            self.commits.started(view)
+            self.storage.started(view)
+        return view
+
+    def ended(self, node_id: NodeId) -> None:
+        """A node's life is over, however; what was durable has to be there when it comes back."""
+        view = self.views.pop(node_id, None)
+        if view is not None:
+            memory = view.memory
+            memory.durable, memory.log, memory.begin = view.synced(), view.terms.copy(), view.begin
+
+    def lost_disk(self, node_id: NodeId) -> None:
+        """A fault took the disk of a node that is down, or put an older one in its place: it owes nothing."""
+        self.memories[node_id] = Memory()
+
+    # --- what happens -------------------------------------------------------------------------------------------
+
+    def after_event(self, node_id: NodeId) -> None:
+        """One callback of this node, or one piece of its background work, is over."""
+        view = self.views.get(node_id)
+        if view is not None:
+            with self:
+                self.look(view)
+                if self.healing.is_due:
+                    self.healing.look(self._now_ms(), self.views.values())
+
+    def look(self, view: View) -> None:
+        """Compare a node with what it was when last looked at; most of the time nothing is another."""
+        self.checks += 1
+        machine, log = view.machine, view.log
+        if machine.term != view.term or machine.role is not view.role or machine.voted_for != view.voted_for:
+            self.elections.changed(view)
+        if log.end is not view.end or log.generation != view.generation:
+            self.logs.changed(view)
+            check_limits(view)
+        if log.durable_index != view.durable:
+            self._durable(view)
+        if log.committed_index != view.committed:
+            self.commits.moved(view, self.views, self.memories)
+            self.elections.committed(view, self.views.values())
+        if log.begin_index != view.begin:
+            self.logs.began(view)
+        if view.catalog.applied_index != view.applied:
+            self.reads.applied(view)
+        if view.server._error is not None:
+            self.storage.failed(view)
+
+    @staticmethod
+    def _durable(view: View) -> None:
+        """D1: the core counts on no more than the store has synced."""
+        index = view.log.durable_index
+        if index > view.store.durable.index and not view.lazy:
+            raise Broken("I7", f"{view} takes {index} for durable, its store has synced {view.store.durable}")
+        view.durable = index
+
+    def ready(self, view: View, ready: Ready) -> None:
+        """A call of the core has these effects, and none of them was carried out yet."""
+        with self:
+            if ready is IDLE:
+                return
+            if view.server._error is not None:
+                raise Broken("I21", f"{view} goes on after {view.server._error}")
+            if ready.truncate_to is not None:
+                self.logs.cut(view, ready.truncate_to)
+            if ready.append:
+                self.logs.appended(view, ready.append)
+            self.look(view)
+            self.logs.settled(view)
+            for message in ready.messages:
+                check_push(view, message)
+            if ready.messages:
+                check_limits(view)
+            for done in ready.reads:
+                self.reads.answered(view, done)
+
+    def ticked(self, view: View, node_now_ms: int) -> None:
+        """The core has just looked at the clock."""
+        with self:
+            leads_with_quorum(view, node_now_ms)
+
+    def asked(self, view: View, token: int) -> None:
+        """A linearizable read begins."""
+        self.reads.asked(view, token)
+
+    def sent(self, source: NodeId, target: NodeId, message: PeerMessage) -> None:
+        """A node lets a message to another go."""
+        view = self.views.get(source)
+        if view is None:
+            return
+        with self:
+            if message.remote_id != target:
+                raise Broken("I23", f"{view} sends to {target} what is for {message.remote_id}: {message}")
+            check_sent(view, message)
+            self.elections.sent(view.memory, view.name, message)
+            view.memory.saved_term = max(view.memory.saved_term, view.store.hard_state.term)
+
+    def applied(self, view: View, entry: Entry, result: Result) -> None:
+        """A node's catalog has taken an entry."""
+        with self:
+            self.applied_log.applied(view, entry, result)
+
+    def was_read(self, view: View, entries: Sequence[Entry]) -> None:
+        """A node's store has read these entries."""
+        with self:
+            self.storage.entries(view, entries)
+
+    def was_served(self, view: View, refs: Sequence[tuple[int, int, int]], bodies: Sequence[Buffer]) -> None:
+        """A node's store has read the bodies of entries, given as (index, pos, size), for a reader."""
+        with self:
+            self.storage.bodies(view, refs, bodies)
+
+    def saved(self, view: View, data: bytes, index: int) -> None:
+        """A node saves its catalog as of ``index``."""
+        with self:
+            self.storage.saved(view, data, index)
+
+    def acknowledged(self, topic: str, partition: int, start: int, end: int) -> None:
+        """A client was told that its records have the offsets [start, end)."""
+        with self:
+            self.applied_log.acknowledged(topic, partition, start, end)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def healed(self) -> None:
+        """From now on a majority of nodes is up and can talk, and clients write (I25)."""
+        self.healing.healed(self._now_ms())
+
+    def hurt(self) -> None:
+        """Faults begin again."""
+        self.healing.hurt()
+
+    def finish(self, history: Sequence[Operation] = (), *, equal: bool = True) -> Verdict:
+        """The end of the seed: all faults are over, and nothing is under way any more.
+
+        Args:
+            history: what the clients saw.
+            equal: whether the nodes had time to become equal.
+        """
+        with self:
+            if equal:
+                check_equal(list(self.views.values()), self.truth, self.applied_log, self.storage)
+            return check_clients(history)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Broken) and self.broken is None:
+            self.broken = error
+
+
+__all__ = ["Watch"]

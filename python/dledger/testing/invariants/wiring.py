@@ -1,0 +1,80 @@
+"""How the watch comes to see a node from outside: it stands between the node's parts, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dledger.catalog.results import CommandResult, DataResult
+from dledger.messages.entry import Entry
+from dledger.messages.peer import PeerMessage
+from dledger.raft.ready import Ready
+from dledger.server.node import NodeServer
+from dledger.testing.invariants.view import View
+from dledger.testing.invariants.watch import Watch
+from dledger.types import Buffer, Index, NodeId
+
+
+def attach(watch: Watch, node_id: NodeId, server: NodeServer) -> None:
+    """Watch a node from its first event on: call this when its parts are made and none has been started."""
+    view = watch.started(node_id, server)
+    _attach_core(watch, view, server)
+    _attach_store(watch, view, server)
+
+
+def _attach_core(watch: Watch, view: View, server: NodeServer) -> None:
+    driver, raft = server.driver, server.raft
+    carry_out, send, tick, read_index = driver.carry_out, driver._send, raft.tick, raft.read_index
+    on_applied = server.applier._on_applied
+
+    def watched_carry_out(ready: Ready) -> None:
+        watch.ready(view, ready)
+        carry_out(ready)
+
+    def watched_send(message: PeerMessage) -> None:
+        watch.sent(NodeId(view.name), message.remote_id, message)
+        send(message)
+
+    def watched_tick(now_ms: int) -> Ready:
+        ready = tick(now_ms)
+        watch.ticked(view, now_ms)
+        return ready
+
+    def watched_read_index(token: int, now_ms: int) -> Ready:
+        watch.asked(view, token)
+        return read_index(token, now_ms)
+
+    def watched_applied(entry: Entry, result: DataResult | CommandResult | None) -> None:
+        watch.applied(view, entry, result)
+        on_applied(entry, result)
+
+    driver.carry_out = watched_carry_out  # type: ignore[method-assign]
+    driver._send = watched_send
+    raft.tick = watched_tick  # type: ignore[method-assign]
+    raft.read_index = watched_read_index  # type: ignore[method-assign]
+    server.applier._on_applied = watched_applied
+
+
+def _attach_store(watch: Watch, view: View, server: NodeServer) -> None:
+    store: Any = server.store
+    checkpoints: Any = server.checkpoints
+    read, read_bodies, save = store.read, store.read_bodies, checkpoints.save
+
+    def watched_read(begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
+        entries: list[Entry] = read(begin, max_bytes, end)
+        watch.was_read(view, entries)
+        return entries
+
+    def watched_read_bodies(refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
+        bodies: list[Buffer] = read_bodies(refs)
+        watch.was_served(view, refs, bodies)
+        return bodies
+
+    def watched_save(data: bytes, index: Index, *rest: Any) -> None:
+        watch.saved(view, data, index)
+        save(data, index, *rest)
+
+    store.read, store.read_bodies, checkpoints.save = watched_read, watched_read_bodies, watched_save
+
+
+__all__ = ["attach"]
