@@ -13,7 +13,7 @@ MINUTES ?= 5
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills chaos wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills chaos sim wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -50,6 +50,9 @@ kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 t
 chaos: $(VENV)/.package  ## real nodes under load while links, processes, disks and clocks fail (MINUTES=5, NODES=3,5, SEED=s, JSON=file)
 	@$(BIN)/python -m dledger.testing.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+
+sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (SEEDS=n, or SEED=s for one with its story; JSON=file)
+	@$(BIN)/python -m dledger.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))
 
 wheel: $(VENV)/.package  ## build dist/*.whl
 	@rm -rf build && $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -99,6 +99,9 @@ class MemoryDisk:
                 raise OSError(failure.code, os.strerror(failure.code), str(path))
         return None
 
+    def killed_in_write(self) -> None:
+        """The first part of the last write is done, and the process is about to be gone."""
+
     def fail(self, operation: str, part: str = "", code: int = errno.EIO, **how: int) -> None:
         """Order a `Failure`."""
         self.failures.append(Failure(operation, part, code, **how))
@@ -236,6 +239,7 @@ class MemoryFile:
             self._put(data[: half.short], offset)
             if half.code:
                 raise OSError(half.code, os.strerror(half.code), str(self.path))
+            self._disk.killed_in_write()
             raise ProcessKilled(f"pwritev {self.path.name}")
         self._put(data, offset)
 
@@ -297,7 +301,7 @@ class MemoryFile:
         return len(self._inode.written)
 
     def next_data(self, offset: int) -> int | None:
-        return offset if any(self._inode.written[offset:]) else None
+        return offset if self._inode.written[offset:].strip(b"\0") else None
 
 
 class MemoryLock:

@@ -1,0 +1,171 @@
+"""``python -m dledger.testing.sim``: many seeds, or one with its story."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dledger.testing.sim.outcome import Outcome
+from dledger.testing.sim.run import run_seed
+from dledger.testing.sim.settings import FAULTS
+from dledger.testing.sim.shrink import shrink
+
+EXPECTED_SEEDS = 300
+"""From so many seeds on, a kind of fault that never bit is an error: its injector is broken."""
+
+
+def one(seed: int, without: tuple[str, ...]) -> Outcome:
+    """A seed, and its garbage collected in one go: reference counts free nearly everything before."""
+    gc.disable()
+    try:
+        return run_seed(seed, without=without)
+    finally:
+        gc.collect()
+
+
+def outcomes(seeds: range, jobs: int, without: tuple[str, ...]) -> Iterator[Outcome]:
+    """In the order of the seeds."""
+    if jobs == 1:
+        for seed in seeds:
+            yield one(seed, without)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        try:
+            yield from pool.map(partial(one, without=without), seeds, chunksize=4)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Total:
+    """What all seeds together did."""
+
+    def __init__(self) -> None:
+        self.seeds = self.simulated_ms = self.events = self.operations = self.acknowledged = self.records = 0
+        self.elections = 0
+        self.injected: dict[str, int] = {}
+        self.bites: dict[str, int] = {}
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        for name in ("simulated_ms", "events", "operations", "acknowledged", "records", "elections"):
+            setattr(self, name, getattr(self, name) + getattr(outcome, name))
+        for total, more in ((self.injected, outcome.injected), (self.bites, outcome.bites)):
+            for kind, count in more.items():
+                total[kind] = total.get(kind, 0) + count
+
+    def never_bit(self) -> list[str]:
+        """Kinds that were ordered and changed nothing."""
+        return [kind for kind in self.injected if not self.bites.get(kind)]
+
+    def lines(self, seconds: float) -> list[str]:
+        rate = self.seeds / seconds if seconds else 0.0
+        bites = "\n".join(f"  {kind:<28} {self.bites[kind]:>10}" for kind in sorted(self.bites))
+        return [
+            f"{self.seeds} seeds, {self.simulated_ms / 3_600_000:.2f} simulated hours, {self.events} events in "
+            f"{seconds:.0f} s ({rate:.2f} seeds/s)",
+            f"{self.operations} operations of clients, {self.acknowledged} writes of {self.records} records "
+            f"acknowledged, {self.elections} terms",
+            f"faults that bit:\n{bites}",
+        ]
+
+
+def commit() -> str:
+    """The checkout's commit, if there is one."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    return done.stdout.strip() or "unknown"
+
+
+@click.command()
+@click.option("--seeds", default=100, show_default=True, help="How many seeds.")
+@click.option("--first", default=1, show_default=True, help="The first of them.")
+@click.option("--seed", type=int, help="Only this one, with its story.")
+@click.option("--jobs", default=2, show_default=True, help="Processes that work at the same time.")
+@click.option("--without", multiple=True, type=click.Choice(FAULTS), help="A kind of fault that must not happen.")
+@click.option("--twice", is_flag=True, help="Run every seed twice and compare the hashes of the traces.")
+@click.option("--shrink", "shrinking", is_flag=True, help="Look for the least faults with which a seed still fails.")
+@click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result there.")
+def main(
+    seeds: int, first: int, seed: int | None, jobs: int, without: tuple[str, ...], twice: bool, shrinking: bool,
+    path: Path | None,
+) -> None:  # fmt: skip
+    """Run whole groups with their clients in virtual time, under every kind of fault.
+
+    Ends with an error at the first broken invariant, and names its seed.
+    """
+    if seed is not None:
+        sys.exit(show(seed, without, shrinking))
+    begun, total, failed = time.monotonic(), Total(), None
+    again = outcomes(range(first, first + seeds), jobs, without) if twice else None
+    for outcome in outcomes(range(first, first + seeds), jobs, without):
+        total.add(outcome)
+        if again is not None and next(again).trace_hash != outcome.trace_hash:
+            click.echo(f"seed {outcome.seed}: another trace the second time")
+            failed = outcome
+            break
+        if outcome.violation is not None:
+            failed = outcome
+            break
+        if total.seeds % 100 == 0:
+            click.echo(total.lines(time.monotonic() - begun)[0], err=True)
+    seconds = time.monotonic() - begun
+    click.echo("\n".join(total.lines(seconds)))
+    missed = total.never_bit() if seeds >= EXPECTED_SEEDS and failed is None else []
+    if path is not None:
+        path.write_text(json.dumps(result(total, seconds, first, failed, missed), indent=1) + "\n")
+    if failed is not None:
+        click.echo(f"seed {failed.seed} FAILED: {failed.violation}\n  see it: python -m dledger.testing.sim --seed "
+                   f"{failed.seed}")  # fmt: skip
+        sys.exit(1)
+    if missed:
+        click.echo(f"faults that never bit: {', '.join(missed)}")
+        sys.exit(1)
+
+
+def result(total: Total, seconds: float, first: int, failed: Outcome | None, missed: list[str]) -> dict[str, Any]:
+    """For the page of evidence."""
+    return {
+        "what": "sim",
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "first_seed": first,
+        "seconds": round(seconds, 1),
+        "simulated_hours": round(total.simulated_ms / 3_600_000, 3),
+        "failed_seed": None if failed is None else failed.seed,
+        "violation": None if failed is None or failed.violation is None else str(failed.violation),
+        "never_bit": missed,
+        **{name: value for name, value in vars(total).items() if name != "simulated_ms"},
+    }
+
+
+def show(seed: int, without: tuple[str, ...], shrinking: bool) -> int:
+    """One seed with all that it says; 1 when it fails."""
+    if shrinking:
+        outcome = shrink(seed, without, click.echo)
+    else:
+        outcome = run_seed(seed, without=without, verbose=True, story_lines=200)
+    click.echo(outcome.story)
+    click.echo(f"settings: {outcome.config}")
+    click.echo(f"bites: {outcome.bites}")
+    click.echo(f"trace {outcome.trace_hash}, {outcome.events} events, {outcome.simulated_ms} simulated ms")
+    if outcome.violation is not None:
+        click.echo(f"seed {seed} FAILED: {outcome.violation}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""The group: nodes that start, run the product's server, die, and start again on the same disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from dledger.errors import StorageError
+from dledger.server.node import NodeServer
+from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.sim.disk import SimDisk
+from dledger.testing.sim.loop import MS, US, Clock, Scheduler, SimLoop
+from dledger.testing.sim.machine import Machine
+from dledger.testing.sim.network import Network
+from dledger.testing.sim.outcome import Broken, Counts
+from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.settings import PORT, Plan
+from dledger.testing.sim.story import Scribe, Story
+from dledger.types import NodeId, Role
+
+DEFECT: Final = "because of a defect"
+"""What a node says of an error that no disk explains."""
+
+
+class Watcher(Protocol):
+    """Who looks at the nodes after every event; see `dledger.testing.invariants`."""
+
+    def started(self, node_id: NodeId, server: NodeServer) -> None: ...
+    def ended(self, node_id: NodeId) -> None: ...
+    def after_event(self, node_id: NodeId) -> None: ...
+    def sent(self, source: NodeId, target: NodeId, message: Any) -> None: ...
+    def finish(self) -> None: ...
+
+
+class World:
+    """What all parts of a run share."""
+
+    def __init__(self, seed: int, plan: Plan, watch: Watcher | None, kept: int) -> None:
+        self.plan = plan
+        self.watch = watch
+        self.rng = Rng(seed)
+        self.scheduler = Scheduler()
+        self.counts = Counts()
+        self.story = Story(self.scheduler, kept)
+        self.network = Network(self.scheduler, self.rng.fork("network"), self.counts)
+        self.graveyard: list[SimLoop] = []
+        self.scribe: Scribe | None = None
+        self.broken: Broken | None = None
+
+    def new_loop(self, name: str, clock: Clock) -> SimLoop:
+        rng = self.rng.fork(f"loop {name} {len(self.graveyard)}")
+        loop = SimLoop(self.scheduler, self.network, name, clock, rng)  # type: ignore[abstract]
+        self.graveyard.append(loop)
+        loop.on_defect = self.defect
+        loop.on_turn = self.turns
+        return loop
+
+    def turns(self, name: str) -> None:
+        """A process begins a turn."""
+        if self.scribe is not None:
+            self.scribe.speaker = name
+
+    def defect(self, text: str, error: BaseException | None) -> None:
+        raise Broken("defect", f"{text}: {error!r}") from error
+
+    def dispose(self) -> None:
+        for loop in self.graveyard:
+            loop.dispose()
+        self.graveyard.clear()
+
+
+class Node:
+    """One member's host: its disk, its clocks, and the process that runs on it, if any."""
+
+    def __init__(self, world: World, name: NodeId, on_end: Callable[[Node], None]) -> None:
+        self.world = world
+        self.name = name
+        self.server: NodeServer | None = None
+        """Of the running process, once it has started."""
+        self.loop: SimLoop | None = None
+        self.stopping = False
+        self.lives = 0
+        self.drift = 0
+        self.wall_offset_us = 0
+        plan, rng = world.plan, world.rng
+        self._rng = rng.fork(f"node {name}")
+        self.disk = SimDisk(name, rng.fork(f"disk {name}"), world.counts, plan.disk_bytes, plan.tear)
+        self.disk.sync_ns = plan.sync_us * US
+        self.disk.on_kill = self._killed_at_disk
+        self._on_end = on_end
+        self._addresses = {member: f"{member}:{PORT}" for member in plan.names}
+
+    @property
+    def is_up(self) -> bool:
+        return self.loop is not None
+
+    @property
+    def is_leader(self) -> bool:
+        return self.server is not None and self.server.raft.role is Role.LEADER
+
+    def boot(self) -> None:
+        """Start a process on what the disk has."""
+        world, plan = self.world, self.world.plan
+        self.lives += 1
+        self.stopping = False
+        world.network.off.pop(self.name, None)
+        loop = self.loop = world.new_loop(self.name, Clock(world.scheduler, self.drift, self.wall_offset_us))
+        rng = self._rng
+        loop.latency_ns = lambda: rng.between(20 * US, 200 * US)
+        self.disk.plug(loop)
+        if self.drift:
+            world.counts.bite("drift")
+        dice = world.rng.fork(f"dice {self.name} {self.lives}")
+        machine = Machine(loop, dice, plan.bad_luck, lambda: world.counts.bite("bad luck"))
+        server = NodeServer(
+            plan.group_config(), plan.node_config(self.name), lambda: self._addresses, disk=self.disk,
+            environment=machine,
+        )  # fmt: skip
+        world.story.tell(self.name, f"starts, life {self.lives}")
+        loop.create_task(self._main(server, loop))
+
+    async def _main(self, server: NodeServer, loop: SimLoop) -> None:
+        """As `dledger.server.main.serve`: until it fails."""
+        try:
+            await server.start()
+            self._started(server, loop)
+            await server.wait_failed()
+        except ProcessKilled:
+            return
+        except Exception as error:
+            self._failed(error, loop)
+
+    def _started(self, server: NodeServer, loop: SimLoop) -> None:
+        self.server = server
+        watch, world = self.world.watch, self.world
+        if watch is None:
+            return
+        watch.started(self.name, server)
+        send = server.driver._send
+
+        def watched(message: Any) -> None:
+            watch.sent(self.name, message.remote_id, message)
+            send(message)
+
+        server.driver._send = watched
+        loop.after_callback = lambda: watch.after_event(self.name)
+        world.story.tell(self.name, f"serves entries {server.raft.begin_index} to {server.raft.end_index}")
+
+    def _failed(self, error: Exception, loop: SimLoop) -> None:
+        """The process ends by itself, which only its disk may make it do."""
+        if loop.dead:
+            return
+        if not isinstance(error, StorageError) or not self.disk.harmed or DEFECT in str(error):
+            self.world.broken = Broken("defect", f"{self.name} ended by itself: {type(error).__name__}: {error}")
+            self.world.broken.__cause__ = error
+        self.world.story.tell(self.name, f"ends: {error}")
+        self.kill(power=False)
+
+    def _killed_at_disk(self) -> None:
+        self.kill(power=self.disk.kill_with_power)
+
+    def kill(self, power: bool) -> None:
+        """The process is gone, and with ``power`` its host."""
+        loop, world = self.loop, self.world
+        if loop is None:
+            return
+        world.story.tell(self.name, "loses power" if power else "is gone")
+        self.loop = self.server = None
+        loop.kill()
+        self.disk.unplug()
+        if power:
+            world.network.off[self.name] = True
+        world.network.died(self.name, loop, power)
+        if power:
+            self.disk.cut_power()
+        if world.watch is not None:
+            world.watch.ended(self.name)
+        self._on_end(self)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        loop, server = self.loop, self.server
+        if loop is None or server is None or self.stopping:
+            return
+        self.stopping = True
+        self.world.story.tell(self.name, "is asked to stop")
+
+        async def ending() -> None:
+            try:
+                await server.stop()
+            except StorageError as error:
+                self.world.story.tell(self.name, f"stops badly: {error}")
+            if not loop.dead:
+                self.kill(power=False)
+
+        loop.call_soon(lambda: loop.create_task(ending()))
+
+
+class Group:
+    """All nodes."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.nodes = [Node(world, name, self._ended) for name in world.plan.names]
+        self.restart_ms = (100, 4000)
+        """How long a node that ended is away."""
+        self._rng = world.rng.fork("restarts")
+        world.network.nodes = {node.name: True for node in self.nodes}
+
+    def boot(self) -> None:
+        for node in self.nodes:
+            self.world.scheduler.after(self._rng.below(300 * MS), self._boot, node)
+
+    def _boot(self, node: Node) -> None:
+        if not node.is_up:
+            node.boot()
+
+    def restart_soon(self, node: Node) -> None:
+        """Whatever was planned for it before."""
+        self.world.scheduler.after(self._rng.below(50 * MS), self._boot, node)
+
+    def _ended(self, node: Node) -> None:
+        low, high = self.restart_ms
+        self.world.scheduler.after(self._rng.between(low, high) * MS, self._boot, node)
+
+    @property
+    def leader(self) -> Node | None:
+        """The leader of the highest term."""
+        leaders = [node for node in self.nodes if node.is_leader]
+        return max(leaders, key=_term, default=None)
+
+    def up(self) -> list[Node]:
+        return [node for node in self.nodes if node.is_up]
+
+
+def _term(node: Node) -> int:
+    return node.server.raft.term if node.server is not None else -1
+
+
+__all__ = ["Group", "Node", "Watcher", "World"]

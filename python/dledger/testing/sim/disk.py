@@ -1,0 +1,164 @@
+"""A disk of a simulated host: `dledger.store.memory_disk` with time, counted faults, and power cuts."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from dledger.store.files import DiskSpace
+from dledger.store.memory_disk import SECTOR, Failure, Inode, MemoryDisk, ProcessKilled, _apply
+from dledger.testing.sim.loop import US, SimLoop
+from dledger.testing.sim.outcome import Counts
+from dledger.testing.sim.rng import Rng
+
+READS: Final = frozenset({"pread", "open", "statvfs"})
+SYNCS: Final = frozenset({"fdatasync", "fsync_dir"})
+NAMES: Final = {"pread": "read", "pwritev": "write", "fdatasync": "fsync"}
+READ_NS: Final = 20 * US
+WRITE_NS: Final = 10 * US
+
+
+class SimDisk(MemoryDisk):
+    """One host's disk. It outlives processes; `plug` connects it with the one that uses it now."""
+
+    def __init__(self, name: str, rng: Rng, counts: Counts, total: int, tear: int) -> None:
+        """``tear``: bytes that are written as a whole or not at all: 512 or 4096."""
+        super().__init__(total)
+        self.sync_ns = 500 * US
+        """How long a sync takes, give or take a half."""
+        self.hog = 0
+        """Bytes that somebody else's files take."""
+        self.powered = False
+        self.kill_in = 0
+        """The process dies in so many changes of the disk; 0: no."""
+        self.kill_with_power = False
+        self.harmed = False
+        """An error was raised in this life of its process."""
+        self.on_kill: Callable[[], None] = lambda: None
+        self.tear = tear
+        self._name = name
+        self._rng = rng
+        self._counts = counts
+        self._loop: SimLoop | None = None
+
+    def plug(self, loop: SimLoop) -> None:
+        """A process begins to use it."""
+        self._loop = loop
+        self.powered = True
+        self.kill_in = 0
+        self.harmed = False
+        self.locked.clear()
+        self.failures.clear()
+
+    def unplug(self) -> None:
+        """Its process is gone."""
+        self.powered = False
+        self._loop = None
+
+    def check(self, operation: str, path: Path) -> Failure | None:
+        loop = self._loop
+        if not self.powered or loop is None:
+            raise ProcessKilled(f"{operation} {path.name}")
+        if operation in READS:
+            loop.spent_ns += READ_NS
+        else:
+            self.operations += 1
+            if operation in SYNCS:
+                loop.spent_ns += self._rng.between(self.sync_ns // 2, self.sync_ns * 3 // 2)
+            else:
+                loop.spent_ns += WRITE_NS
+            self.now_ms = loop.clock.wall_us() // 1000
+            if self.kill_in:
+                self.kill_in -= 1
+                if not self.kill_in:
+                    return self._die(operation, path)
+        return self._ordered(operation, path) if self.failures else None
+
+    def _die(self, operation: str, path: Path) -> Failure:
+        """In the middle of a write, or instead of any other operation."""
+        self._counts.bite("kill at a disk operation")
+        if operation != "pwritev":
+            self.on_kill()
+            raise ProcessKilled(f"{operation} {path.name}")
+        return Failure(operation, "", 0, short=self._rng.below(600))
+
+    def killed_in_write(self) -> None:
+        """The half of the write is done."""
+        self.on_kill()
+
+    def _ordered(self, operation: str, path: Path) -> Failure | None:
+        for failure in self.failures:
+            if failure.operation == operation and failure.part in str(path) and failure.times > 0:
+                if failure.skip > 0:
+                    failure.skip -= 1
+                    continue
+                failure.times -= 1
+                self.harmed = True
+                self._counts.bite(f"{errno.errorcode[failure.code]} on {NAMES.get(operation, operation)}")
+                raise OSError(failure.code, os.strerror(failure.code), str(path))
+        return None
+
+    # --- space --------------------------------------------------------------------------------------------------
+
+    @property
+    def used(self) -> int:
+        """Bytes of all files."""
+        return sum(len(inode.written) for inode in self.names.values())
+
+    @property
+    def free(self) -> int:
+        return max(0, self.total - self.used - self.hog)
+
+    @free.setter
+    def free(self, value: int) -> None:
+        self.hog = max(0, self.total - self.used - value) if hasattr(self, "names") else 0
+
+    def statvfs(self, path: Path) -> DiskSpace:
+        self.check("statvfs", path)
+        return DiskSpace(self.total, self.free)
+
+    # --- power --------------------------------------------------------------------------------------------------
+
+    def cut_power(self) -> None:
+        """What was not synced may be on the disk or not, each block by itself; of later names, a prefix."""
+        self.boots += 1
+        rng = self._rng
+        keep = rng.below(len(self.pending_names) + 1)
+        if keep < len(self.pending_names):
+            self._counts.bite("unsynced name lost")
+        for path, target, inode in self.pending_names[:keep]:
+            _apply(self.durable_names, path, target, inode)
+        self.pending_names.clear()
+        self.names = dict(self.durable_names)
+        odds = rng.pick((0, 500_000, 500_000, 900_000, 1_000_000))
+        for inode in self.names.values():
+            self._cut(inode, odds)
+
+    def _cut(self, inode: Inode, odds: int) -> None:
+        """``odds``: of a dirty block to have been written, in millionths."""
+        rng = self._rng
+        size = len(inode.durable)
+        if inode.resized and rng.chance(500_000):
+            size = len(inode.written)
+        result = inode.durable[:size].ljust(size, b"\0")
+        blocks: dict[int, list[int]] = {}
+        for sector in sorted(inode.dirty):
+            blocks.setdefault(sector * SECTOR // self.tear, []).append(sector)
+        kept = lost = 0
+        for block, sectors in blocks.items():
+            low, high = block * self.tear, min((block + 1) * self.tear, size, len(inode.written))
+            if not rng.chance(odds):
+                lost += len(sectors)
+            elif low < high:
+                result[low:high] = inode.written[low:high]
+                kept += len(sectors)
+        if lost and result != inode.written:
+            self._counts.bite("unsynced write lost")
+            if kept:
+                self._counts.bite(f"write torn at {self.tear} B")
+        inode.written, inode.durable = result, bytearray(result)
+        inode.dirty.clear()
+        inode.resized = False

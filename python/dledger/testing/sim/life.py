@@ -1,0 +1,336 @@
+"""What one client process does: appends, producers, transactions, reads, offsets, each noted in the history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from dledger.client.aclient import AsyncClient
+from dledger.client.aproducer import AsyncProducer
+from dledger.client.results import Committed
+from dledger.errors import DLedgerError, OffsetOutOfRange
+from dledger.testing.checkers.history import Call, Kind
+from dledger.testing.checkers.values import decode_value, encode_value, value_id
+from dledger.testing.sim.loop import SimLoop
+from dledger.testing.sim.machine import Machine
+from dledger.testing.sim.outcome import Broken
+from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.settings import PORT
+
+if TYPE_CHECKING:
+    from dledger.testing.sim.workload import Client, Topic
+
+READ_RECORDS: Final = 200
+"""A read asks for no more, so that long logs do not make all others slow."""
+
+
+class Life:
+    """What one client process does."""
+
+    def __init__(self, client: Client, loop: SimLoop, rng: Rng, session: str) -> None:
+        self.session = session
+        self.workload = client.workload
+        self._owner = client
+        self._loop = loop
+        self._rng = rng
+        plan = client.workload.world.plan
+        machine = Machine(loop, rng.fork("dice"), 0, lambda: None)
+        addresses = [f"{name}:{PORT}" for name in plan.names]
+        rng.shuffle(addresses)
+        self.client = AsyncClient(",".join(addresses), environment=machine, **plan.client)
+        self._plan = plan
+        self._writer = self.workload.new_writer()
+        self._values = 0
+        self._positions: dict[tuple[str, int], int] = {}
+        self._producers: dict[str, AsyncProducer] = {}
+        self._producer_names: dict[str, str] = {}
+        self._sequences: dict[str, int] = {}
+        self._transactions = 0
+        self._pending: dict[asyncio.Future[Any], None] = {}
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    async def main(self) -> None:
+        try:
+            await self._prepare()
+            calls = self._calls()
+            while self.workload.working:
+                await calls[self._rng.below(len(calls))]()
+                await asyncio.sleep(self._rng.spread(1, self._plan.think_ms) / 1000)
+            for producer in self._producers.values():
+                await producer.close()
+            await self.client.close()
+        except DLedgerError as error:
+            raise Broken("defect", f"{self.session} met an error that no call explains: {error!r}") from error
+        self._owner.idle = True
+
+    def _calls(self) -> list[Callable[[], Awaitable[None]]]:
+        """What this client does, the more often the more."""
+        weights = ((self._append, 3), (self._produce, 5), (self._transact, 2), (self._read, 3), (self._end, 3),
+                   (self._stale_end, 1), (self._begin, 1))  # fmt: skip
+        calls: list[Callable[[], Awaitable[None]]] = []
+        for call, most in weights:
+            calls += [call] * self._rng.between(0, most)
+        return calls or [self._append, self._end]
+
+    async def _prepare(self) -> None:
+        for topic in self.workload.topics:
+            while True:
+                try:
+                    await self.client.create_topic(topic.name, topic.partitions, if_absent=True)
+                    break
+                except DLedgerError as error:
+                    self._note(f"topic {topic.name}: {error}")
+                    await asyncio.sleep(self._rng.between(50, 500) / 1000)
+
+    def _note(self, text: str) -> None:
+        self.workload.world.story.tell(self.session, text)
+
+    def _place(self) -> tuple[Topic, int]:
+        topic = self._rng.pick(self.workload.topics)
+        return topic, self._rng.below(topic.partitions)
+
+    def _new_values(self) -> tuple[tuple[int, ...], list[bytes]]:
+        count = self._rng.spread(1, self._plan.most_records)
+        numbers = tuple(value_id(self._writer, self._values + at) for at in range(count))
+        self._values += count
+        return numbers, [encode_value(number, self._plan.value_bytes) for number in numbers]
+
+    def _ended(self, call: Call, what: str, error: DLedgerError) -> None:
+        if error.definite:
+            call.failed()
+        else:
+            call.unknown()
+        self._note(f"{what}: {type(error).__name__}: {error}")
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    async def _append(self) -> None:
+        topic, partition = self._place()
+        numbers, values = self._new_values()
+        call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers)
+        try:
+            done = await self.client.append(topic.name, values, partition=partition)
+        except DLedgerError as error:
+            self._ended(call, "append", error)
+        else:
+            self._appended(call, topic, partition, done.start, len(values))
+
+    def _appended(self, call: Call, topic: Topic, partition: int, start: int, count: int) -> None:
+        call.ok(start=start)
+        self._note_end(topic, partition, start + count, count)
+
+    def _note_end(self, topic: Topic, partition: int, end: int, count: int) -> None:
+        topic.ends[partition] = max(topic.ends[partition], end)
+        self.workload.done(count)
+        self._note(f"appended {count} to {topic.name}/{partition}, up to {end}")
+
+    async def _produce(self) -> None:
+        """Several appends at once through a producer, not waiting for any."""
+        topic, partition = self._place()
+        try:
+            producer = await self._producer(topic)
+        except DLedgerError as error:
+            self._note(f"producer: {error}")
+            return
+        for _ in range(self._rng.spread(1, 8)):
+            numbers, values = self._new_values()
+            calls = [self._sent(topic, partition, part) for part in self._parts(numbers)]
+            future = await producer.append(values, partition=partition)
+            future.add_done_callback(self._answer(calls, topic, partition, len(values)))
+
+    def _parts(self, numbers: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """A producer may cut what is large, and then it is not all there at once: each record by itself."""
+        size = len(numbers) * (self._plan.value_bytes + 40)
+        if 2 * size < min(self._plan.client["batch_bytes"], self._plan.group["max_body_bytes"]):
+            return [numbers]
+        return [(number,) for number in numbers]
+
+    def _sent(self, topic: Topic, partition: int, numbers: tuple[int, ...]) -> Call:
+        self._sequences[topic.name] = sequence = self._sequences.get(topic.name, 0) + 1
+        return self.workload.recorder.begin(
+            Kind.APPEND, self.session, topic.name, partition,
+            values=numbers, producer=self._producer_names[topic.name], sequence=sequence,
+        )  # fmt: skip
+
+    def _answer(
+        self, calls: list[Call], topic: Topic, partition: int, count: int
+    ) -> Callable[[asyncio.Future[Any]], None]:
+        def answered(future: asyncio.Future[Any]) -> None:
+            error = future.exception()
+            if error is None:
+                done = future.result()
+                whole = done.end - done.start == count
+                for at, call in enumerate(calls):
+                    call.ok(start=done.start + at if whole else -1)
+                self._note_end(topic, partition, done.end, count)
+            elif isinstance(error, DLedgerError):
+                for call in calls:
+                    self._ended(call, "produce", error)
+            else:
+                raise error
+
+        return answered
+
+    async def _producer(self, topic: Topic) -> AsyncProducer:
+        producer = self._producers.get(topic.name)
+        if producer is not None and self._rng.chance(50_000):
+            del self._producers[topic.name]
+            await producer.close()
+            producer = None
+        if producer is None:
+            producer = await self.client.producer(topic.name)
+            self._producers[topic.name] = producer
+            self._producer_names[topic.name] = producer.name
+        return producer
+
+    async def _transact(self) -> None:
+        """A transaction over one or more partitions, tried until it is known to be done, or given up."""
+        self._transactions += 1
+        name = f"{self.session}-{self._transactions}"
+        places = [self._place() for _ in range(self._rng.between(1, 3))]
+        for attempt in range(self._rng.between(1, 4)):
+            if await self._attempt(name, places, attempt):
+                return
+
+    async def _attempt(self, name: str, places: list[tuple[Topic, int]], attempt: int) -> bool:
+        """Whether nothing more is to be done."""
+        calls: dict[tuple[str, int], Call] = {}
+        counts: dict[tuple[str, int], int] = {}
+        try:
+            transaction = await self.client.transaction(name, self._transactions, timeout_ms=5000)
+        except DLedgerError as error:
+            self._note(f"transaction {name}: {error}")
+            return False
+        wanted: dict[tuple[str, int], list[int]] = {}
+        pieces: list[tuple[Topic, int, list[bytes]]] = []
+        for topic, partition in places:
+            numbers, values = self._new_values()
+            wanted.setdefault((topic.name, partition), []).extend(numbers)
+            pieces.append((topic, partition, values))
+        for (topic_name, partition), numbers_there in wanted.items():
+            counts[topic_name, partition] = len(numbers_there)
+            calls[topic_name, partition] = self.workload.recorder.begin(
+                Kind.TRANSACTION, self.session, topic_name, partition,
+                values=tuple(numbers_there), transaction=name, attempt=attempt,
+            )  # fmt: skip
+        try:
+            for topic, partition, values in pieces:
+                await transaction.append(topic.name, values, partition=partition)
+            if self._rng.chance(150_000):
+                await transaction.abort()
+                self._all_failed(calls)
+                return True
+            result = await transaction.commit()
+        except DLedgerError as error:
+            for call in calls.values():
+                self._ended(call, f"transaction {name}", error)
+            return False
+        self._committed(name, attempt, calls, counts, result)
+        return True
+
+    def _all_failed(self, calls: dict[tuple[str, int], Call]) -> None:
+        for call in calls.values():
+            call.failed()
+
+    def _committed(
+        self,
+        name: str,
+        attempt: int,
+        calls: dict[tuple[str, int], Call],
+        counts: dict[tuple[str, int], int],
+        result: Committed,
+    ) -> None:
+        self._note(f"transaction {name}: {result}")
+        for (topic_name, partition), call in calls.items():
+            start, end = result.offsets.get(topic_name, {}).get(partition, (-1, -1))
+            if attempt == 0 and end - start == counts[topic_name, partition]:
+                call.ok(start=start)
+                self.workload.done(end - start)
+            else:  # a repeat may tell of the attempt before
+                call.unknown()
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        topic, partition = self._place()
+        at = self._positions.get((topic.name, partition), 0)
+        if self._rng.chance(200_000):
+            at = self._rng.below(topic.ends[partition] + 1)
+        await self.read(topic, partition, at)
+
+    async def read(self, topic: Topic, partition: int, start: int, most: int = READ_RECORDS) -> int:
+        """Read and record; the offset behind the last record."""
+        call = self.workload.recorder.begin(Kind.READ, self.session, topic.name, partition, start=start)
+        values: list[int] = []
+        offsets: list[int] = []
+        try:
+            async for batch in self.client.read(topic.name, partition, start):
+                offsets += batch.column("offset").to_pylist()
+                values += [decode_value(value) for value in batch.column("value").to_pylist()]
+                if len(values) >= most:
+                    break
+            else:
+                call.ok(values=tuple(values), offsets=tuple(offsets), to_end=True)
+                self._advance(topic, partition, start, offsets)
+                return start + len(values)
+        except DLedgerError as error:
+            self._ended(call, f"read {topic.name}/{partition} from {start}", error)
+            if isinstance(error, OffsetOutOfRange):
+                self._positions[topic.name, partition] = max(error.begin, 0)
+            return start
+        call.ok(values=tuple(values), offsets=tuple(offsets))
+        self._advance(topic, partition, start, offsets)
+        return start + len(values)
+
+    async def probe(self) -> None:
+        """Append until it works: somebody has to write for a commit to be seen."""
+        await self._prepare()
+        while True:
+            topic, partition = self.workload.topics[0], 0
+            numbers, values = self._new_values()
+            call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers)
+            try:
+                done = await self.client.append(topic.name, values, partition=partition)
+            except DLedgerError as error:
+                self._ended(call, "probe", error)
+                continue
+            self._appended(call, topic, partition, done.start, len(values))
+            return
+
+    async def read_from_begin(self, topic: Topic, partition: int) -> None:
+        """Everything that is kept, in one read."""
+        begin = (await self.client.begin_offsets(topic.name))[partition]
+        await self.read(topic, partition, begin, most=1 << 40)
+
+    def _advance(self, topic: Topic, partition: int, start: int, offsets: list[int]) -> None:
+        self._positions[topic.name, partition] = start + len(offsets)
+        self._note(f"read {topic.name}/{partition} {start} to {start + len(offsets)}")
+
+    async def _end(self) -> None:
+        await self._ends(Kind.END, stale=False)
+
+    async def _stale_end(self) -> None:
+        await self._ends(Kind.END, stale=True)
+
+    async def _begin(self) -> None:
+        await self._ends(Kind.BEGIN, stale=False)
+
+    async def _ends(self, kind: Kind, stale: bool) -> None:
+        topic = self._rng.pick(self.workload.topics)
+        partitions = range(topic.partitions)
+        recorder = self.workload.recorder
+        calls = [recorder.begin(kind, self.session, topic.name, at, stale=stale) for at in partitions]
+        ask = self.client.end_offsets if kind is Kind.END else self.client.begin_offsets
+        try:
+            answer = await ask(topic.name, stale=stale)
+        except DLedgerError as error:
+            for call in calls:
+                self._ended(call, kind.value, error)
+            return
+        for at in partitions:
+            calls[at].ok(start=answer[at])
+            if kind is Kind.END:
+                topic.ends[at] = max(topic.ends[at], answer[at])
+        self._note(f"{kind.value} offsets of {topic.name}: {answer}")

@@ -1,0 +1,364 @@
+"""Virtual time: one scheduler for everything, and an asyncio loop for each simulated process.
+
+Events are ordered by (time, number), never by identity. A process runs a turn of its loop as an event: all callbacks
+that were ready when it began, as asyncio does. It can be killed (its callbacks, threads and connections vanish) and
+paused (they are held), and has a clock of its own that drifts and a wall clock that jumps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
+
+from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.sim.rng import MILLION, Rng
+
+if TYPE_CHECKING:
+    from dledger.testing.sim.network import Network
+
+US: Final = 1_000
+MS: Final = 1_000_000
+SECOND: Final = 1_000_000_000
+WALL_BASE_US: Final = 1_700_000_000_000_000
+_set_running = asyncio.events._set_running_loop
+
+
+class Scheduler:
+    """What happens next, and what time it is: integer nanoseconds from 0."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.events = 0
+        self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self._number = 0
+
+    def at(self, when_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Call ``action(argument)`` then, or now if that has passed."""
+        self._number += 1
+        heappush(self._heap, (max(when_ns, self.now_ns), self._number, action, argument))
+
+    def after(self, delay_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        self._number += 1
+        heappush(self._heap, (self.now_ns + delay_ns, self._number, action, argument))
+
+    def run(self, until_ns: int) -> None:
+        """All events up to that time."""
+        heap = self._heap
+        try:
+            while heap and heap[0][0] <= until_ns:
+                when, _, action, argument = heappop(heap)
+                self.now_ns = when
+                self.events += 1
+                action(argument)
+            self.now_ns = until_ns
+        finally:
+            _set_running(None)
+
+
+class Handle(asyncio.TimerHandle):
+    """A callback that is due now or later."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], when: float) -> None:
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._when = when
+
+    def __repr__(self) -> str:
+        return f"<Handle {self._callback}>"
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
+
+
+class Clock:
+    """A process's monotonic clock, fast or slow by up to a tenth, and its wall clock."""
+
+    def __init__(self, scheduler: Scheduler, drift: int = 0, wall_offset_us: int = 0) -> None:
+        """``drift`` in millionths."""
+        self._scheduler = scheduler
+        self._rate = MILLION + drift
+        self.wall_offset_us = wall_offset_us
+
+    def local_ns(self) -> int:
+        return self._scheduler.now_ns * self._rate // MILLION
+
+    def global_ns(self, local_ns: int) -> int:
+        """When the clock will show that."""
+        return -(-local_ns * MILLION // self._rate)
+
+    def wall_us(self) -> int:
+        return max(0, WALL_BASE_US + self.local_ns() // 1000 + self.wall_offset_us)
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """The loop of one process."""
+
+    def __init__(self, scheduler: Scheduler, network: Network, name: str, clock: Clock, rng: Rng) -> None:
+        self.name = name
+        self.scheduler = scheduler
+        self.network = network
+        self.clock = clock
+        self.rng = rng
+        self.dead = False
+        self.paused = False
+        self.after_callback: Callable[[], None] | None = None
+        self.on_turn: Callable[[str], None] = lambda name: None
+        self.on_defect: Callable[[str, BaseException | None], None] = _raise
+        self.latency_ns: Callable[[], int] = lambda: 50 * US
+        """How long a piece of background work takes, beside what the disk adds to it."""
+        self.spent_ns = 0
+        """What disk operations have cost since it was last set to 0."""
+        self.tasks: list[asyncio.Task[Any]] = []
+        self._prune_at = 64
+        self._ready: deque[Handle] = deque()
+        self._turn_due = False
+        self._busy_until_ns = 0
+        self._posted: list[Handle] | None = None
+        self._held: list[tuple[Callable[[Any], None], Any]] = []
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """Nothing of it happens any more."""
+        self.dead = True
+        self._ready.clear()
+        self._held.clear()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        held, self._held = self._held, []
+        for action, argument in held:
+            self.scheduler.after(0, action, argument)
+        if self._ready:
+            self._wake()
+
+    def hold(self, action: Callable[[Any], None], argument: Any) -> bool:
+        """Whether the process cannot do this now: it does it after its pause, or never when it is dead."""
+        if self.dead:
+            return True
+        if self.paused:
+            self._held.append((action, argument))
+            return True
+        return False
+
+    def waiting(self) -> list[str]:
+        """Where each task waits, from the outermost coroutine to the innermost one."""
+        return [" > ".join(_awaiting(task.get_coro())) for task in self.tasks if not task.done()]
+
+    def dispose(self) -> None:
+        """Close what never ended, so that nothing of it runs when memory is freed."""
+        self.kill()
+        for task in self.tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if not task.done():
+                coroutine = task.get_coro()
+                try:
+                    if coroutine is not None:
+                        coroutine.close()
+                except BaseException:  # whatever a dead process says when it is buried
+                    continue
+        self.tasks.clear()
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if not self._turn_due and not self.paused:
+            self._turn_due = True
+            self.scheduler.at(self._busy_until_ns, self._turn)
+
+    def _turn(self, _: object) -> None:
+        self._turn_due = False
+        if self.dead or self.paused:
+            return
+        ready, scheduler = self._ready, self.scheduler
+        _set_running(self)
+        self.on_turn(self.name)
+        self.spent_ns = 0
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            scheduler.events += 1
+            try:
+                handle._callback(*handle._args)
+            except ProcessKilled:
+                return
+            except Exception as error:
+                if self._died():
+                    return
+                self.on_defect(f"a callback of {self.name} failed", error)
+            if self._died():
+                return
+            if self.after_callback is not None:
+                self.after_callback()
+        self._busy_until_ns = scheduler.now_ns + self.spent_ns
+        if ready:
+            self._wake()
+
+    def _died(self) -> bool:
+        return self.dead
+
+    def background(self, function: Callable[[], Any]) -> tuple[Any, list[Handle]]:
+        """Call it as one of the process's threads would; also returns what it had to say to the loop."""
+        posted: list[Handle] = []
+        self._posted = posted
+        self.spent_ns = 0
+        _set_running(None)
+        try:
+            return function(), posted
+        finally:
+            self._posted = None
+            if self.after_callback is not None and not self.dead:
+                self.after_callback()
+
+    def deliver(self, handles: list[Handle]) -> None:
+        """What a thread said arrives."""
+        if self.dead or not handles:
+            return
+        self._ready.extend(handles)
+        self._wake()
+
+    # --- asyncio ------------------------------------------------------------------------------------------------
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        handle = Handle(callback, args, 0.0)
+        if not self.dead:
+            self._ready.append(handle)
+            if not self._turn_due and not self.paused:
+                self._wake()
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        if self._posted is None:
+            return self.call_soon(callback, *args)
+        handle = Handle(callback, args, 0.0)
+        self._posted.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        return self.call_at(self.time() + delay, callback, *args)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        handle = Handle(callback, args, when)
+        if not self.dead:
+            self.scheduler.at(self.clock.global_ns(int(when * SECOND)), self._due, handle)
+        return handle
+
+    def _due(self, handle: Handle) -> None:
+        if not handle._cancelled and not self.dead:
+            self._ready.append(handle)
+            self._wake()
+
+    def time(self) -> float:
+        return self.clock.local_ns() / SECOND
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name or "task")
+        self.tasks.append(task)
+        if len(self.tasks) > self._prune_at:
+            self.tasks = [known for known in self.tasks if not known.done()]
+            self._prune_at = max(64, 2 * len(self.tasks))
+        return task
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        future = self.create_future()
+        latency = self.latency_ns()
+        early = self.rng.below(latency + 1)
+        self.scheduler.after(early, self._execute, (future, func, args, latency - early))
+        return future
+
+    def _execute(self, job: tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...], int]) -> None:
+        if self.hold(self._execute, job):
+            return
+        future, function, args, rest = job
+
+        def call() -> None:
+            try:
+                result = function(*args)
+            except ProcessKilled:
+                return
+            except BaseException as error:
+                self.call_soon_threadsafe(_fail, future, error)
+            else:
+                self.call_soon_threadsafe(_succeed, future, result)
+
+        _, posted = self.background(call)
+        self.scheduler.after(rest + self.spent_ns, self.deliver, posted)
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **how: Any
+    ) -> Any:
+        return await self.network.connect(self, protocol_factory, host, port)
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **how: Any
+    ) -> Any:
+        return self.network.listen(self, protocol_factory, host, port)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return not self.dead
+
+    def is_closed(self) -> bool:
+        return self.dead
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """A future's error that nobody looked at, or the like."""
+        if not self.dead:
+            self.on_defect(str(context.get("message")), context.get("exception"))
+
+
+def _awaiting(coroutine: Any) -> list[str]:
+    names: list[str] = []
+    while coroutine is not None and len(names) < 20:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+        if frame is not None:
+            names.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
+    return names
+
+
+def _succeed(future: asyncio.Future[Any], result: object) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _raise(text: str, error: BaseException | None) -> None:
+    raise RuntimeError(text) from error

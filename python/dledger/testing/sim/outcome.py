@@ -1,0 +1,78 @@
+"""What came of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Counts:
+    """How often each kind of fault was ordered, and how often it really changed something."""
+
+    def __init__(self) -> None:
+        self.injected: dict[str, int] = {}
+        self.bites: dict[str, int] = {}
+
+    def inject(self, kind: str) -> None:
+        self.injected[kind] = self.injected.get(kind, 0) + 1
+
+    def bite(self, kind: str) -> None:
+        self.bites[kind] = self.bites.get(kind, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise.
+
+    Attributes:
+        invariant: which one: ``I1`` to ``I26``, or a word.
+        text: what was seen.
+        at_ms: simulated milliseconds since the start.
+    """
+
+    invariant: str
+    text: str
+    at_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.invariant} at {self.at_ms} ms: {self.text}"
+
+
+class Broken(Exception):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One seed's run.
+
+    Attributes:
+        simulated_ms: virtual time that passed.
+        events: callbacks, arrivals and turns of background work.
+        trace_hash: of all that arrived, was done and was answered; equal for the same seed and commit.
+        injected, bites: by kind of fault: ordered, and really changed something.
+        operations, acknowledged, records: calls of clients, those that succeeded, and records acknowledged.
+        elections: terms in which somebody led.
+        config: the settings that were drawn.
+        violation: the first broken promise, or None.
+        story: the last things that each process did.
+    """
+
+    seed: int
+    simulated_ms: int
+    events: int
+    trace_hash: str
+    bites: dict[str, int]
+    injected: dict[str, int] = field(default_factory=dict)
+    operations: int = 0
+    acknowledged: int = 0
+    records: int = 0
+    elections: int = 0
+    config: dict[str, Any] = field(default_factory=dict)
+    violation: Violation | None = None
+    story: str = ""

@@ -1,0 +1,199 @@
+"""One seed from its first event to the judgement over what its clients saw."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from dledger.checksum import crc32
+from dledger.testing.checkers.verdict import check_history
+from dledger.testing.sim.cluster import Group, Watcher, World
+from dledger.testing.sim.faults import Nemesis
+from dledger.testing.sim.life import Life
+from dledger.testing.sim.loop import MS, SECOND, SimLoop
+from dledger.testing.sim.outcome import Broken, Outcome, Violation
+from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.settings import Plan, draw_plan
+from dledger.testing.sim.story import KEPT, Scribe
+from dledger.testing.sim.workload import Workload, final_reader
+
+STEP_NS: Final = 50 * MS
+"""How often a phase looks whether its end has come."""
+SETTLE_NS: Final = 3 * SECOND
+"""Beside ten elections: links that were cut open again, processes start."""
+CLIENTS_NS: Final = 90 * SECOND
+"""For clients to end what they had begun before everything was healed."""
+
+log: Final = logging.getLogger("dledger")
+
+
+def run_seed(
+    seed: int,
+    *,
+    safety_ms: int | None = None,
+    without: tuple[str, ...] = (),
+    watch: Watcher | None = None,
+    story_lines: int = KEPT,
+    verbose: bool = False,
+) -> Outcome:
+    """Run one seed.
+
+    Args:
+        safety_ms: length of the phase with faults; drawn from the seed by default.
+        without: kinds of faults that the seed must not have; see `dledger.testing.sim.settings.FAULTS`.
+        watch: looks at the nodes after each event; raises `Broken`.
+        story_lines: how many of the last lines of each process are kept.
+        verbose: the story has everything that the product logs, and not only what it warns of.
+    """
+    rng = Rng(seed).fork("plan")
+    drawn = rng.between(20_000, 50_000)
+    plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without)
+    config = plan.as_dict()
+    world = World(seed, plan, watch, story_lines)
+    run = _Run(world)
+    violation: Violation | None = None
+    with _scribe(world, logging.DEBUG if verbose else logging.INFO):
+        try:
+            run.play()
+        except Broken as broken:
+            violation = Violation(broken.invariant, broken.text, world.scheduler.now_ns // MS)
+        finally:
+            world.dispose()
+    return Outcome(
+        seed=seed,
+        simulated_ms=world.scheduler.now_ns // MS,
+        events=world.scheduler.events,
+        trace_hash=world.story.digest,
+        bites=dict(sorted(world.counts.bites.items())),
+        injected=dict(sorted(world.counts.injected.items())),
+        operations=len(run.workload.recorder.history()),
+        acknowledged=run.workload.acknowledged,
+        records=run.workload.records,
+        elections=run.elections,
+        config=config,
+        violation=violation,
+        story=world.story.text() if violation or verbose else "",
+    )
+
+
+@contextmanager
+def _scribe(world: World, level: int) -> Iterator[None]:
+    """What the product logs goes into the story, and nowhere else."""
+    scribe = world.scribe = Scribe(world.story, level)
+    before = (log.level, log.propagate, log.handlers[:])
+    log.handlers[:] = [scribe]
+    log.propagate = False
+    log.setLevel(level)
+    try:
+        yield
+    finally:
+        log.level, log.propagate, log.handlers[:] = before
+        log.setLevel(before[0])
+
+
+class _Run:
+    """The phases."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.workload = Workload(world)
+        self.group = Group(world)
+        self.nemesis = Nemesis(world, self.group, self.workload)
+        self._plan: Plan = world.plan
+        world.network.seen = self._seen
+
+    @property
+    def elections(self) -> int:
+        return max((node.server.raft.term for node in self.group.nodes if node.server is not None), default=0)
+
+    def _seen(self, source: SimLoop, target: SimLoop, data: bytes) -> None:
+        self.world.story.mark(crc32(data), len(data), source.name, target.name)
+
+    def play(self) -> None:
+        world = self.world
+        self.nemesis.start()
+        self.group.boot()
+        world.scheduler.after(100 * MS, lambda _: self.workload.boot())
+        self._until(self._plan.safety_ms * MS, lambda: False)
+        committed = self._committed()
+        self.nemesis.stop()
+        life, loop = final_reader(self.workload)
+        self._call(loop, life.probe)
+        patience = 20 * self.world.plan.group["election_ms"] * MS + SETTLE_NS
+        if not self._until(world.scheduler.now_ns + patience, lambda: self._committed() > committed):
+            raise Broken("I25", f"nothing was committed within {patience // MS} ms of the end of all faults")
+        self.workload.working = False
+        if not self._until(world.scheduler.now_ns + CLIENTS_NS, self._clients_are_done):
+            raise Broken("liveness", f"{CLIENTS_NS // SECOND} s after all faults wait in vain: {self._waiting()}")
+        if not self._until(world.scheduler.now_ns + patience, self._converged):
+            raise Broken("I24", f"the nodes do not converge: {self._ends()}")
+        self._read_all(life, loop)
+        self._judge()
+
+    def _until(self, end_ns: int, done: Callable[[], bool]) -> bool:
+        """Let time pass up to then, or until it is done; says whether it is."""
+        scheduler = self.world.scheduler
+        while scheduler.now_ns < end_ns:
+            scheduler.run(min(end_ns, scheduler.now_ns + STEP_NS))
+            if self.world.broken is not None:
+                raise self.world.broken
+            if done():
+                return True
+        return False
+
+    def _call(self, loop: SimLoop, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        loop.call_soon(lambda: loop.create_task(call()))
+
+    def _committed(self) -> int:
+        return max((n.server.raft.committed_index for n in self.group.nodes if n.server is not None), default=-1)
+
+    def _clients_are_done(self) -> bool:
+        return all(client.idle or not client.is_up for client in self.workload.clients)
+
+    def _waiting(self) -> str:
+        return "; ".join(
+            f"{client.name} at {place}"
+            for client in self.workload.clients
+            if client.loop is not None and not client.idle
+            for place in client.loop.waiting()
+        )
+
+    def _ends(self) -> dict[str, Any]:
+        return {
+            str(node.name): (
+                (node.server.raft.committed_index, node.server.raft.end_index, node.server.catalog.applied_index)
+                if node.server is not None
+                else None
+            )
+            for node in self.group.nodes
+        }
+
+    def _converged(self) -> bool:
+        ends = list(self._ends().values())
+        return ends[0] is not None and len(set(ends[0])) == 1 and all(end == ends[0] for end in ends)
+
+    def _read_all(self, life: Life, loop: SimLoop) -> None:
+        """Everything once more, from begin to end, by a client that sees all of it."""
+        done: list[bool] = []
+
+        async def reading() -> None:
+            for topic in self.workload.topics:
+                for partition in range(topic.partitions):
+                    await life.read_from_begin(topic, partition)
+            done.append(True)
+
+        self._call(loop, reading)
+        if not self._until(self.world.scheduler.now_ns + CLIENTS_NS, lambda: bool(done)):
+            raise Broken("liveness", "the log cannot be read to its end although nothing is broken")
+
+    def _judge(self) -> None:
+        verdict = check_history(self.workload.recorder.history())
+        if verdict.findings:
+            raise Broken("I26", str(verdict))
+        if self.world.watch is not None:
+            self.world.watch.finish()
+
+
+__all__ = ["run_seed"]

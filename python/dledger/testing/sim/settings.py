@@ -1,0 +1,133 @@
+"""What is drawn anew for every seed: how large the group is, its limits, its clients, and which faults there are."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.testing.sim.rng import Rng
+from dledger.types import NodeId
+
+KIB: Final = 1 << 10
+PORT: Final = 7000
+
+FAULTS: Final = (
+    "loss", "duplication", "replay", "reorder", "packet loss", "connection reset", "split write", "slow network",
+    "cut", "pause", "kill", "kill at a disk operation", "power cut", "group power cut", "stop", "transfer",
+    "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
+    "client crash",
+)  # fmt: skip
+"""Kinds that a seed may have."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """One seed's settings. Times in ms, probabilities in millionths."""
+
+    nodes: int
+    clients: int
+    topics: int
+    faults: tuple[str, ...]
+    safety_ms: int
+    """The first phase: faults, and clients that work."""
+    group: dict[str, Any] = field(default_factory=dict)
+    node: dict[str, Any] = field(default_factory=dict)
+    client: dict[str, Any] = field(default_factory=dict)
+    tear: int = 512
+    disk_bytes: int = 64 << 20
+    sync_us: int = 500
+    network_us: tuple[int, int] = (100, 1000)
+    think_ms: int = 300
+    """Longest pause of a client between two calls."""
+    most_records: int = 8
+    value_bytes: int = 40
+    fault_every_ms: int = 2000
+    bad_luck: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def names(self) -> list[NodeId]:
+        return [NodeId(f"n{number}") for number in range(self.nodes)]
+
+    def group_config(self) -> GroupConfig:
+        return GroupConfig(group="sim", members=tuple(self.names), **self.group)
+
+    def node_config(self, name: NodeId) -> NodeConfig:
+        return NodeConfig(node_id=name, directory=Path("/sim") / name, host=name, port=PORT, **self.node)
+
+    def has(self, fault: str) -> bool:
+        return fault in self.faults
+
+
+def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = ()) -> Plan:
+    """The settings of a seed. ``without``: faults that it must not have; they change nothing else."""
+    faults = rng.fork("faults")
+    chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without)
+    nodes = rng.pick((1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 7))
+    plan = Plan(
+        nodes=nodes,
+        clients=rng.between(1, 4),
+        topics=rng.between(1, 2),
+        faults=chosen,
+        safety_ms=safety_ms,
+        group=_group(rng.fork("group")),
+        node=_node(rng.fork("node"), chosen),
+        client=_client(rng.fork("client")),
+        tear=rng.pick((512, 4096)),
+        sync_us=rng.pick((50, 500, 500, 5000)),
+        network_us=rng.pick(((10, 100), (100, 1000), (100, 5000), (1000, 40_000))),
+        think_ms=rng.pick((100, 400, 1000, 2000)),
+        most_records=rng.pick((1, 4, 12, 40)),
+        value_bytes=rng.pick((12, 40, 200)),
+        fault_every_ms=rng.pick((700, 1500, 3000, 6000)),
+    )
+    if "bad luck" in chosen:
+        plan.bad_luck = rng.pick((20_000, 200_000, 600_000))
+    return plan
+
+
+def _group(rng: Rng) -> dict[str, Any]:
+    heartbeat = rng.pick((50, 100, 100, 200, 300))
+    body = rng.pick((2 * KIB, 4 * KIB, 16 * KIB))
+    return {
+        "heartbeat_ms": heartbeat,
+        "election_ms": heartbeat * rng.pick((3, 5, 10, 10)),
+        "vote_interval_ms": rng.pick((20, 150, 300)),
+        "ack_timeout_ms": rng.pick((500, 2000, 10_000)),
+        "push_timeout_ms": rng.pick((200, 1000)),
+        "push_window_bytes": rng.pick((KIB, 16 * KIB, 1024 * KIB)),
+        "push_batch_bytes": rng.pick((KIB // 2, 4 * KIB, 256 * KIB)),
+        "pending_bytes": rng.pick((32 * KIB, 64 * KIB, 1024 * KIB)),
+        "max_body_bytes": body,
+        "segment_bytes": body + 4096 + rng.pick((0, 4 * KIB, 60 * KIB)),
+        "index_file_bytes": 32 * rng.pick((16, 100, 1000)),
+        "max_transfer_lag": rng.pick((1, 50, 1000)),
+    }
+
+
+def _node(rng: Rng, faults: tuple[str, ...]) -> dict[str, Any]:
+    safe = "power cut" in faults or "group power cut" in faults
+    return {
+        "flush": "sync" if safe else rng.pick(("sync", "sync", "async")),
+        "retention_bytes": rng.pick((0, 0, 100 * KIB)),
+        "disk_reserve_bytes": 256 * KIB,
+        "max_client_bytes": rng.pick((8 * KIB, 1024 * KIB)),
+        "cache_bytes": rng.pick((KIB, 32 * KIB, 1024 * KIB)),
+        "checkpoint_bytes": rng.pick((4 * KIB, 64 * KIB, 1024 * KIB)),
+    }
+
+
+def _client(rng: Rng) -> dict[str, Any]:
+    return {
+        "connect_timeout_ms": rng.pick((300, 2000)),
+        "request_timeout_ms": rng.pick((2000, 10_000, 30_000)),
+        "retry_min_ms": 20,
+        "retry_max_ms": rng.pick((80, 500)),
+        "max_in_flight": rng.pick((1, 5, 1024)),
+        "batch_bytes": rng.pick((200, 2048)),
+        "linger_ms": rng.pick((0, 2, 20)),
+    }

@@ -1,0 +1,63 @@
+"""The trace of a run: a hash over everything that happened, and the last lines of it for people."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import deque
+from typing import Final
+
+from dledger.testing.sim.loop import MS, Scheduler
+
+KEPT: Final = 60
+"""Lines kept of each process."""
+
+
+class Story:
+    """What each process did last, and a fingerprint of all that happened."""
+
+    def __init__(self, scheduler: Scheduler, kept: int = KEPT) -> None:
+        self._scheduler = scheduler
+        self._kept = kept
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._lines: dict[str, deque[tuple[int, int, str]]] = {}
+        self._number = 0
+
+    def mark(self, number: int, size: int, name: str, other: str = "") -> None:
+        """Into the fingerprint only."""
+        self._hash.update(f"{self._scheduler.now_ns} {name} {other} {size} {number};".encode())
+
+    def tell(self, who: str, text: str) -> None:
+        """A line, which also counts for the fingerprint."""
+        self._hash.update(f"{self._scheduler.now_ns} {who} {text};".encode())
+        self.note(who, text)
+
+    def note(self, who: str, text: str) -> None:
+        """A line for people only."""
+        self._number += 1
+        lines = self._lines.get(who)
+        if lines is None:
+            lines = self._lines[who] = deque(maxlen=self._kept)
+        lines.append((self._scheduler.now_ns, self._number, text))
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def text(self) -> str:
+        """The last lines of all, in order of time."""
+        lines = [(when, number, who, text) for who, kept in self._lines.items() for when, number, text in kept]
+        lines.sort()
+        return "\n".join(f"{when / MS:12.3f} ms  {who:<8} {text}" for when, _, who, text in lines)
+
+
+class Scribe(logging.Handler):
+    """Puts what the product logs into the story, as said by the process that runs at the moment."""
+
+    def __init__(self, story: Story, level: int) -> None:
+        super().__init__(level)
+        self._story = story
+        self.speaker = "?"
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._story.note(self.speaker, record.getMessage())

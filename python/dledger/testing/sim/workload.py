@@ -1,0 +1,93 @@
+"""The clients: processes that use the product's `AsyncClient`, crash, and write down what they asked and were told."""
+
+from __future__ import annotations
+
+from dledger.testing.checkers.history import Recorder
+from dledger.testing.sim.cluster import World
+from dledger.testing.sim.life import Life
+from dledger.testing.sim.loop import US, Clock, SimLoop
+
+
+class Topic:
+    """A topic that the clients use."""
+
+    def __init__(self, name: str, partitions: int) -> None:
+        self.name = name
+        self.partitions = partitions
+        self.ends = [0] * partitions
+        """The highest offset that anybody has heard of."""
+
+
+class Workload:
+    """All clients of a run, and the history."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        rng = world.rng.fork("workload")
+        self.topics = [Topic(f"t{number}", rng.between(1, 3)) for number in range(world.plan.topics)]
+        self.recorder = Recorder(lambda: world.scheduler.now_ns)
+        self.clients = [Client(self, number) for number in range(world.plan.clients)]
+        self.acknowledged = 0
+        self.records = 0
+        self.working = True
+        self._writers = 0
+
+    def boot(self) -> None:
+        for client in self.clients:
+            client.boot()
+
+    def new_writer(self) -> int:
+        """A number that no other producer of values has."""
+        self._writers += 1
+        return self._writers
+
+    def done(self, records: int) -> None:
+        self.acknowledged += 1
+        self.records += records
+
+
+class Client:
+    """One client process."""
+
+    def __init__(self, workload: Workload, number: int) -> None:
+        self.workload = workload
+        self.name = f"c{number}"
+        self.lives = 0
+        self.loop: SimLoop | None = None
+        self.idle = False
+        """It has done all it was asked to."""
+        self._number = number
+
+    @property
+    def is_up(self) -> bool:
+        return self.loop is not None
+
+    def boot(self) -> None:
+        world = self.workload.world
+        self.lives += 1
+        self.idle = False
+        loop = self.loop = world.new_loop(self.name, Clock(world.scheduler))
+        rng = world.rng.fork(f"client {self.name} {self.lives}")
+        loop.latency_ns = lambda: 50 * US
+        life = Life(self, loop, rng, f"{self.name}.{self.lives}")
+        loop.create_task(life.main())
+
+    def crash(self) -> None:
+        """SIGKILL; it comes again as another one."""
+        loop, world = self.loop, self.workload.world
+        if loop is not None:
+            world.story.tell(self.name, "is killed")
+            self.loop = None
+            loop.kill()
+            world.network.died(self.name, loop, power=False)
+
+
+def final_reader(workload: Workload) -> tuple[Life, SimLoop]:
+    """A client of the liveness phase, whose calls the caller schedules."""
+    client = Client(workload, 1_000)
+    world = workload.world
+    loop = client.loop = world.new_loop(client.name, Clock(world.scheduler))
+    return Life(client, loop, world.rng.fork("last client"), "last"), loop
+
+
+__all__ = ["Client", "Topic", "Workload", "final_reader"]

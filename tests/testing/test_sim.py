@@ -1,0 +1,75 @@
+"""The simulator: the same seed is the same run, faults bite, and a share of seeds is green."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from dledger.testing.sim import Outcome, run_seed
+from dledger.testing.sim.settings import FAULTS
+
+SEEDS = range(1, 17)
+SHORT_MS = 15_000
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    return [run_seed(seed, safety_ms=SHORT_MS) for seed in SEEDS]
+
+
+def test_seeds_are_green(outcomes: list[Outcome]) -> None:
+    assert [str(outcome.violation) for outcome in outcomes if outcome.violation] == []
+
+
+def test_seeds_do_something(outcomes: list[Outcome]) -> None:
+    """A simulation in which nothing happens finds nothing."""
+    assert sum(outcome.acknowledged for outcome in outcomes) > 1000
+    assert sum(outcome.simulated_ms for outcome in outcomes) > len(outcomes) * SHORT_MS
+    assert max(outcome.elections for outcome in outcomes) > 5
+
+
+@pytest.mark.parametrize("kind", [
+    "loss", "duplication", "replay", "reorder", "packet loss", "connection reset", "split write", "slow network", "cut",
+    "pause", "kill", "kill at a disk operation", "power cut", "group power cut", "unsynced write lost", "stop",
+    "transfer", "EIO on write", "EIO on fsync", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
+    "client crash",
+])  # fmt: skip
+def test_fault_bites(outcomes: list[Outcome], kind: str) -> None:
+    bites: Counter[str] = Counter()
+    for outcome in outcomes:
+        bites.update(outcome.bites)
+    assert bites[kind] > 0
+
+
+def test_a_seed_run_twice_leaves_the_same_trace(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes[:3]:
+        again = run_seed(outcome.seed, safety_ms=SHORT_MS)
+        assert (again.trace_hash, again.events, again.bites) == (outcome.trace_hash, outcome.events, outcome.bites)
+
+
+def test_another_hash_seed_changes_no_trace(outcomes: list[Outcome]) -> None:
+    script = (
+        "from dledger.testing.sim import run_seed\n"
+        f"print([run_seed(seed, safety_ms={SHORT_MS}).trace_hash for seed in (2, 5)])"
+    )
+    for number in ("0", "1234"):
+        done = subprocess.run(
+            [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": number}, capture_output=True,
+            text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == str([outcomes[1].trace_hash, outcomes[4].trace_hash])
+
+
+def test_seeds_differ(outcomes: list[Outcome]) -> None:
+    assert len({outcome.trace_hash for outcome in outcomes}) == len(outcomes)
+
+
+def test_a_kind_of_fault_can_be_left_out() -> None:
+    for kind in FAULTS[:4]:
+        outcome = run_seed(3, safety_ms=5000, without=(kind,))
+        assert kind not in outcome.config["faults"]
+        assert not outcome.bites.get(kind)
