@@ -43,10 +43,15 @@ class Pipeline:
         self._pause_ms = 0.0
         self._wake = asyncio.Event()
         self._closing = False
+        self._fresh = False
+        """Something was pushed since the last look."""
+        self._asleep = False
+        """Nobody looks for what is late: nothing has been under way for a while."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def push(self, *items: Item) -> None:
         """More batches; their ``done`` is called on this loop."""
+        self._fresh = True
         for item in items:
             self.window.push(item)
         self._pump()
@@ -61,7 +66,7 @@ class Pipeline:
             self._progress_ms = self._core.now_ms()
         while (item := window.next()) is not None:
             connection.send(APPEND, item.tag, (item.header, item.payload))
-        if not window.unanswered and not window.empty:
+        if self._asleep or (not window.unanswered and not window.empty):
             self._wake.set()
 
     async def close(self) -> None:
@@ -93,8 +98,11 @@ class Pipeline:
 
     async def _look(self) -> None:
         """Wait for something to do, and give up a connection that says nothing."""
-        if self.window.empty and not self._closing:
+        if self.window.empty and not self._closing and not self._fresh:
+            self._asleep = True
             await self._wake.wait()
+            self._asleep = False
+        self._fresh = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await self._wake.wait()
