@@ -84,6 +84,20 @@ def test_call_does_not_believe_who_names_a_dead_leader() -> None:
     assert len(pauses) >= 2
 
 
+def test_call_tries_every_address_before_it_pauses() -> None:
+    """The others may know the new leader although the old one is not reached."""
+    one = call(routes("n0"))
+    one.unreachable("a:1", "refused")
+    tried = []
+    for _ in range(3):
+        step = one.step(0)
+        assert isinstance(step, Probe)
+        tried.append(step.address)
+        one.unreachable(step.address, "refused")
+    assert len(set(tried)) == 3
+    assert isinstance(one.step(0), Wait)
+
+
 def test_pauses_grow_to_the_longest_one() -> None:
     one = call(routes())
     pauses = []

@@ -125,6 +125,7 @@ class Call:
         self._dice = dice
         self._pause = 0.0
         self._wait_next = False
+        self._in_vain = 0
         self._disk_full_since: float | None = None
         self._last: DLedgerError | None = None
         self._reasons: dict[str, str] = {}
@@ -159,10 +160,11 @@ class Call:
             self._wait_next = True
 
     def unreachable(self, address: str, reason: str) -> None:
-        """Nothing was sent."""
+        """Nothing was sent. Another node may know more, so the pause comes when every address was tried."""
         self._routes.failed(address)
         self._reasons[address] = reason
-        self._wait_next = True
+        self._in_vain += 1
+        self._wait_next = self.terms.address is not None or self._in_vain % len(self._routes.addresses()) == 0
 
     def lost(self, address: str, reason: str) -> None:
         """The request was sent, and no answer came.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ from dledger.messages.client import (
 from dledger.messages.codes import Code
 from dledger.net import Connection
 from dledger.raft.ready import TransferDone
+from dledger.server.appends import BETWEEN_S
 from dledger.server.driver import Driver
 from dledger.server.offsets import LinearizableReads
 from dledger.store.api import LogStore
@@ -55,19 +57,39 @@ class Answers:
         self._now_ms = driver.environment.now_ms
         self._started_ms = self._now_ms()
         self._transfers: list[tuple[Connection, int]] = []
+        self._asking: list[tuple[Connection, int, MetadataRequest]] = []
+        self._between: asyncio.TimerHandle | None = None
 
     # --- metadata -----------------------------------------------------------------------------------------------
 
     def metadata(self, connection: Connection, request_id: int, request: MetadataRequest) -> None:
-        """Who leads, at once. The leader's word on topics is linearizable; a follower tells what it has applied."""
+        """Who leads, at once, or as soon as anybody does. The leader's word on topics is linearizable; a follower tells
+        what it has applied."""
 
         def answer(code: Code) -> None:
             connection.send(self._metadata(request, code), request_id)
 
         if (request.topics or request.all_topics) and self._driver.raft.role is Role.LEADER:
             self._linearizable.add(answer)
+        elif self._driver.raft.leader_id is None and not self._driver.failed:
+            self._asking.append((connection, request_id, request))
+            if self._between is None:
+                self._between = asyncio.get_running_loop().call_later(BETWEEN_S, self._tell_who_leads)
         else:
             answer(Code.SUCCESS)
+
+    def leadership_changed(self) -> None:
+        """Whoever asked while nobody led is told."""
+        if self._driver.raft.leader_id is not None:
+            self._tell_who_leads()
+
+    def _tell_who_leads(self) -> None:
+        if self._between is not None:
+            self._between.cancel()
+            self._between = None
+        asking, self._asking = self._asking, []
+        for connection, request_id, request in asking:
+            connection.send(self._metadata(request, Code.SUCCESS), request_id)
 
     def _metadata(self, request: MetadataRequest, code: Code) -> MetadataResponse:
         raft = self._driver.raft

@@ -24,6 +24,9 @@ from dledger.wire import encode_command
 
 logger = logging.getLogger(__name__)
 
+BETWEEN_S: Final = 0.25
+"""How long a request waits for the next leader to be known, while there is none or leadership is being handed over:
+mostly that takes some milliseconds, and the answer then names the node to ask at once."""
 COMMAND_HEADER: Final = encode_header(BodyHeader(Kind.COMMAND))
 CHUNK_ENTRIES: Final = 128
 CHUNK_BYTES: Final = 512 << 10
@@ -88,6 +91,7 @@ class Writes:
         self._gathered_bytes = 0
         self._waiting: dict[Index, Waiter] = {}
         self._sweep_ms = 0
+        self._between: asyncio.TimerHandle | None = None
 
     @property
     def caught_up(self) -> bool:
@@ -149,8 +153,33 @@ class Writes:
         elif len(gathered) >= CHUNK_ENTRIES or self._gathered_bytes >= CHUNK_BYTES:
             self._propose()
 
+    def leadership_changed(self) -> None:
+        """Another node leads, or nobody, or this one again: what waits for that goes on, in the loop's next turn."""
+        if self._between is not None:
+            self._loop.call_soon(self._propose)
+
+    def _wait_for_leader(self) -> bool:
+        """Whether what has gathered is to wait because nobody can take it just now, but somebody may very soon."""
+        raft = self._driver.raft
+        code = raft.can_accept(0)
+        is_between = code is Code.LEADER_TRANSFERRING or (code is Code.NOT_LEADER and raft.leader_id is None)
+        if is_between and self._gathered and not self._driver.failed:
+            if self._between is None:
+                self._between = self._loop.call_later(BETWEEN_S, self._settle)
+            return True
+        if self._between is not None:
+            self._between.cancel()
+            self._between = None
+        return False
+
     def _propose(self) -> None:
         """One proposal for what has gathered."""
+        if not self._wait_for_leader():
+            self._settle()
+
+    def _settle(self) -> None:
+        """Propose what the core takes, answer the rest."""
+        self._between = None
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         accepted = [waiter for waiter in self._accepted(gathered) if not self._is_known(waiter)]
         if not accepted:
@@ -237,6 +266,8 @@ class Writes:
 
     def fail_all(self, code: Code) -> None:
         """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
+        if self._between is not None:
+            self._between.cancel()
         for waiter in (*self._waiting.values(), *self._gathered):
             self._answer(waiter, code)
         self._waiting.clear()

@@ -248,6 +248,7 @@ class NodeServer:
         self.linearizable.done(done)
 
     def on_transfer(self, done: TransferDone) -> None:
+        self.writes.leadership_changed()
         self.answers.transferred(done)
 
     def on_damage(self, error: CorruptEntry) -> None:
@@ -262,6 +263,8 @@ class NodeServer:
             )
 
     def on_role(self, change: RoleChange) -> None:
+        self.writes.leadership_changed()
+        self.answers.leadership_changed()
         logger.info(
             "%s is %s in term %d, leader %s", self.node.node_id, change.role.name, change.term,
             change.leader_id or "unknown",
