@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final
 
 from dledger.errors import StorageError
 from dledger.server.node import NodeServer
 from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.watch import Watch
+from dledger.testing.invariants.wiring import attach
 from dledger.testing.sim.disk import SimDisk
 from dledger.testing.sim.loop import MS, US, Clock, Scheduler, SimLoop
 from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.network import Network
-from dledger.testing.sim.outcome import Broken, Counts
+from dledger.testing.sim.outcome import Counts
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.settings import PORT, Plan
 from dledger.testing.sim.story import Scribe, Story
@@ -22,30 +25,32 @@ DEFECT: Final = "because of a defect"
 """What a node says of an error that no disk explains."""
 
 
-class Watcher(Protocol):
-    """Who looks at the nodes after every event; see `dledger.testing.invariants`."""
+class WatchedServer(NodeServer):
+    """A node that is looked at from its first event on."""
 
-    def started(self, node_id: NodeId, server: NodeServer) -> None: ...
-    def ended(self, node_id: NodeId) -> None: ...
-    def after_event(self, node_id: NodeId) -> None: ...
-    def sent(self, source: NodeId, target: NodeId, message: Any) -> None: ...
-    def finish(self) -> None: ...
+    watch: Watch | None = None
+
+    def _build(self) -> None:
+        super()._build()
+        if self.watch is not None:
+            attach(self.watch, self.node.node_id, self)
 
 
 class World:
     """What all parts of a run share."""
 
-    def __init__(self, seed: int, plan: Plan, watch: Watcher | None, kept: int) -> None:
+    def __init__(self, seed: int, plan: Plan, kept: int, watching: bool = True) -> None:
         self.plan = plan
-        self.watch = watch
         self.rng = Rng(seed)
         self.scheduler = Scheduler()
+        self.watch = Watch(plan.group_config(), lambda: self.scheduler.now_ns // MS) if watching else None
+        """Looks at every node after every event."""
         self.counts = Counts()
         self.story = Story(self.scheduler, kept)
         self.network = Network(self.scheduler, self.rng.fork("network"), self.counts)
         self.graveyard: list[SimLoop] = []
         self.scribe: Scribe | None = None
-        self.broken: Broken | None = None
+        self._broken: Broken | None = None
 
     def new_loop(self, name: str, clock: Clock) -> SimLoop:
         rng = self.rng.fork(f"loop {name} {len(self.graveyard)}")
@@ -59,6 +64,17 @@ class World:
         """A process begins a turn."""
         if self.scribe is not None:
             self.scribe.speaker = name
+
+    @property
+    def broken(self) -> Broken | None:
+        """The first promise that did not hold, also where a task has swallowed it."""
+        return self._broken or (self.watch.broken if self.watch is not None else None)
+
+    def breaks(self, invariant: str, text: str, cause: BaseException | None = None) -> None:
+        """Note it, where raising it would only end a task."""
+        if self._broken is None:
+            self._broken = Broken(invariant, text)
+            self._broken.__cause__ = cause
 
     def defect(self, text: str, error: BaseException | None) -> None:
         raise Broken("defect", f"{text}: {error!r}") from error
@@ -112,10 +128,13 @@ class Node:
             world.counts.bite("drift")
         dice = world.rng.fork(f"dice {self.name} {self.lives}")
         machine = Machine(loop, dice, plan.bad_luck, lambda: world.counts.bite("bad luck"))
-        server = NodeServer(
+        server = WatchedServer(
             plan.group_config(), plan.node_config(self.name), lambda: self._addresses, disk=self.disk,
             environment=machine,
         )  # fmt: skip
+        server.watch = watch = world.watch
+        if watch is not None:
+            loop.after_callback = lambda: watch.after_event(self.name)
         world.story.tell(self.name, f"starts, life {self.lives}")
         loop.create_task(self._main(server, loop))
 
@@ -123,36 +142,19 @@ class Node:
         """As `dledger.server.main.serve`: until it fails."""
         try:
             await server.start()
-            self._started(server, loop)
+            self.server = server
             await server.wait_failed()
         except ProcessKilled:
             return
         except Exception as error:
             self._failed(error, loop)
 
-    def _started(self, server: NodeServer, loop: SimLoop) -> None:
-        self.server = server
-        watch, world = self.world.watch, self.world
-        if watch is None:
-            return
-        watch.started(self.name, server)
-        send = server.driver._send
-
-        def watched(message: Any) -> None:
-            watch.sent(self.name, message.remote_id, message)
-            send(message)
-
-        server.driver._send = watched
-        loop.after_callback = lambda: watch.after_event(self.name)
-        world.story.tell(self.name, f"serves entries {server.raft.begin_index} to {server.raft.end_index}")
-
     def _failed(self, error: Exception, loop: SimLoop) -> None:
         """The process ends by itself, which only its disk may make it do."""
         if loop.dead:
             return
         if not isinstance(error, StorageError) or not self.disk.harmed or DEFECT in str(error):
-            self.world.broken = Broken("defect", f"{self.name} ended by itself: {type(error).__name__}: {error}")
-            self.world.broken.__cause__ = error
+            self.world.breaks("defect", f"{self.name} ended by itself: {type(error).__name__}: {error}", error)
         self.world.story.tell(self.name, f"ends: {error}")
         self.kill(power=False)
 
@@ -237,4 +239,4 @@ def _term(node: Node) -> int:
     return node.server.raft.term if node.server is not None else -1
 
 
-__all__ = ["Group", "Node", "Watcher", "World"]
+__all__ = ["Group", "Node", "World"]

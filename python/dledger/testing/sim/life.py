@@ -14,7 +14,6 @@ from dledger.testing.checkers.history import Call, Kind
 from dledger.testing.checkers.values import decode_value, encode_value, value_id
 from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.machine import Machine
-from dledger.testing.sim.outcome import Broken
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.settings import PORT
 
@@ -62,7 +61,8 @@ class Life:
                 await producer.close()
             await self.client.close()
         except DLedgerError as error:
-            raise Broken("defect", f"{self.session} met an error that no call explains: {error!r}") from error
+            text = f"{self.session} met an error that no call explains: {error!r}"
+            self.workload.world.breaks("defect", text, error)
         self._owner.idle = True
 
     def _calls(self) -> list[Callable[[], Awaitable[None]]]:
@@ -119,12 +119,12 @@ class Life:
 
     def _appended(self, call: Call, topic: Topic, partition: int, start: int, count: int) -> None:
         call.ok(start=start)
-        self._note_end(topic, partition, start + count, count)
+        self._acknowledged(topic, partition, start, start + count, count)
 
-    def _note_end(self, topic: Topic, partition: int, end: int, count: int) -> None:
+    def _acknowledged(self, topic: Topic, partition: int, start: int, end: int, count: int) -> None:
         topic.ends[partition] = max(topic.ends[partition], end)
-        self.workload.done(count)
-        self._note(f"appended {count} to {topic.name}/{partition}, up to {end}")
+        self.workload.done(topic.name, partition, start, end, count)
+        self._note(f"appended {count} to {topic.name}/{partition}, {start} to {end}")
 
     async def _produce(self) -> None:
         """Several appends at once through a producer, not waiting for any."""
@@ -136,38 +136,23 @@ class Life:
             return
         for _ in range(self._rng.spread(1, 8)):
             numbers, values = self._new_values()
-            calls = [self._sent(topic, partition, part) for part in self._parts(numbers)]
+            self._sequences[topic.name] = sequence = self._sequences.get(topic.name, 0) + 1
+            call = self.workload.recorder.begin(
+                Kind.APPEND, self.session, topic.name, partition,
+                values=numbers, producer=self._producer_names[topic.name], sequence=sequence,
+            )  # fmt: skip
             future = await producer.append(values, partition=partition)
-            future.add_done_callback(self._answer(calls, topic, partition, len(values)))
+            future.add_done_callback(self._answer(call, topic, partition, len(values)))
 
-    def _parts(self, numbers: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """A producer may cut what is large, and then it is not all there at once: each record by itself."""
-        size = len(numbers) * (self._plan.value_bytes + 40)
-        if 2 * size < min(self._plan.client["batch_bytes"], self._plan.group["max_body_bytes"]):
-            return [numbers]
-        return [(number,) for number in numbers]
-
-    def _sent(self, topic: Topic, partition: int, numbers: tuple[int, ...]) -> Call:
-        self._sequences[topic.name] = sequence = self._sequences.get(topic.name, 0) + 1
-        return self.workload.recorder.begin(
-            Kind.APPEND, self.session, topic.name, partition,
-            values=numbers, producer=self._producer_names[topic.name], sequence=sequence,
-        )  # fmt: skip
-
-    def _answer(
-        self, calls: list[Call], topic: Topic, partition: int, count: int
-    ) -> Callable[[asyncio.Future[Any]], None]:
+    def _answer(self, call: Call, topic: Topic, partition: int, count: int) -> Callable[[asyncio.Future[Any]], None]:
         def answered(future: asyncio.Future[Any]) -> None:
             error = future.exception()
             if error is None:
                 done = future.result()
-                whole = done.end - done.start == count
-                for at, call in enumerate(calls):
-                    call.ok(start=done.start + at if whole else -1)
-                self._note_end(topic, partition, done.end, count)
+                call.ok(start=done.start)
+                self._acknowledged(topic, partition, done.start, done.end, count)
             elif isinstance(error, DLedgerError):
-                for call in calls:
-                    self._ended(call, "produce", error)
+                self._ended(call, "produce", error)
             else:
                 raise error
 
@@ -247,7 +232,7 @@ class Life:
             start, end = result.offsets.get(topic_name, {}).get(partition, (-1, -1))
             if attempt == 0 and end - start == counts[topic_name, partition]:
                 call.ok(start=start)
-                self.workload.done(end - start)
+                self.workload.done(topic_name, partition, start, end, end - start)
             else:  # a repeat may tell of the attempt before
                 call.unknown()
 

@@ -38,15 +38,6 @@ class Violation:
         return f"{self.invariant} at {self.at_ms} ms: {self.text}"
 
 
-class Broken(Exception):
-    """An invariant does not hold."""
-
-    def __init__(self, invariant: str, text: str) -> None:
-        super().__init__(f"{invariant}: {text}")
-        self.invariant = invariant
-        self.text = text
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """One seed's run.

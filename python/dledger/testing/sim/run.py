@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from dledger.checksum import crc32
-from dledger.testing.checkers.verdict import check_history
-from dledger.testing.sim.cluster import Group, Watcher, World
+from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.ends import check_clients
+from dledger.testing.sim.cluster import Group, World
 from dledger.testing.sim.faults import Nemesis
 from dledger.testing.sim.life import Life
 from dledger.testing.sim.loop import MS, SECOND, SimLoop
-from dledger.testing.sim.outcome import Broken, Outcome, Violation
+from dledger.testing.sim.outcome import Outcome, Violation
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.settings import Plan, draw_plan
 from dledger.testing.sim.story import KEPT, Scribe
@@ -34,7 +35,7 @@ def run_seed(
     *,
     safety_ms: int | None = None,
     without: tuple[str, ...] = (),
-    watch: Watcher | None = None,
+    watching: bool = True,
     story_lines: int = KEPT,
     verbose: bool = False,
 ) -> Outcome:
@@ -43,7 +44,7 @@ def run_seed(
     Args:
         safety_ms: length of the phase with faults; drawn from the seed by default.
         without: kinds of faults that the seed must not have; see `dledger.testing.sim.settings.FAULTS`.
-        watch: looks at the nodes after each event; raises `Broken`.
+        watching: check the invariants after every event.
         story_lines: how many of the last lines of each process are kept.
         verbose: the story has everything that the product logs, and not only what it warns of.
     """
@@ -51,7 +52,7 @@ def run_seed(
     drawn = rng.between(20_000, 50_000)
     plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without)
     config = plan.as_dict()
-    world = World(seed, plan, watch, story_lines)
+    world = World(seed, plan, story_lines, watching)
     run = _Run(world)
     violation: Violation | None = None
     with _scribe(world, logging.DEBUG if verbose else logging.INFO):
@@ -121,6 +122,7 @@ class _Run:
         self.nemesis.stop()
         life, loop = final_reader(self.workload)
         self._call(loop, life.probe)
+        world.scheduler.after(SETTLE_NS, self._healed)
         patience = 20 * self.world.plan.group["election_ms"] * MS + SETTLE_NS
         if not self._until(world.scheduler.now_ns + patience, lambda: self._committed() > committed):
             raise Broken("I25", f"nothing was committed within {patience // MS} ms of the end of all faults")
@@ -142,6 +144,11 @@ class _Run:
             if done():
                 return True
         return False
+
+    def _healed(self, _: object) -> None:
+        """Links are open again and processes have started."""
+        if self.world.watch is not None:
+            self.world.watch.healed()
 
     def _call(self, loop: SimLoop, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         loop.call_soon(lambda: loop.create_task(call()))
@@ -189,11 +196,11 @@ class _Run:
             raise Broken("liveness", "the log cannot be read to its end although nothing is broken")
 
     def _judge(self) -> None:
-        verdict = check_history(self.workload.recorder.history())
-        if verdict.findings:
-            raise Broken("I26", str(verdict))
+        history = self.workload.recorder.history()
         if self.world.watch is not None:
-            self.world.watch.finish()
+            self.world.watch.finish(history)
+        else:
+            check_clients(history)
 
 
 __all__ = ["run_seed"]

@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dledger.client.aclient import AsyncClient
-from dledger.testing.sim.cluster import Group, Node, Watcher, World
+from dledger.testing.invariants.broken import Broken
+from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.loop import MS, US, Clock, SimLoop
 from dledger.testing.sim.machine import Machine
-from dledger.testing.sim.outcome import Broken
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.settings import PORT, Plan
 
@@ -30,7 +30,6 @@ class Scene:
         nodes: int = 3,
         *,
         seed: int = 1,
-        watch: Watcher | None = None,
         group: dict[str, Any] | None = None,
         node: dict[str, Any] | None = None,
     ) -> None:
@@ -38,7 +37,7 @@ class Scene:
             nodes=nodes, clients=0, topics=0, faults=(), safety_ms=0, group={**LIMITS, **(group or {})},
             node={"disk_reserve_bytes": 256 * KIB, **(node or {})},
         )  # fmt: skip
-        self.world = World(seed, plan, watch, 200)
+        self.world = World(seed, plan, 200)
         self.group = Group(self.world)
         self.network = self.world.network
         self.group.boot()

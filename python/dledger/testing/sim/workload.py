@@ -41,9 +41,13 @@ class Workload:
         self._writers += 1
         return self._writers
 
-    def done(self, records: int) -> None:
+    def done(self, topic: str, partition: int, start: int, end: int, records: int) -> None:
+        """A write was acknowledged: its records lie in [start, end), perhaps with others between them."""
         self.acknowledged += 1
         self.records += records
+        watch = self.world.watch
+        if watch is not None:
+            watch.acknowledged(topic, partition, start, end)
 
 
 class Client:
