@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from dledger.testing.sim.scene import Scene
 
 
@@ -32,3 +34,26 @@ def test_a_producer_whose_leader_falls_silent_asks_the_next_one() -> None:
 def test_a_group_elects_a_leader_in_half_a_second() -> None:
     with Scene() as scene:
         scene.leader(within_ms=1000)
+
+
+def test_a_node_that_cannot_read_its_topic_index_stops_and_another_life_answers() -> None:
+    """The question came from a client: its connection alone must not be what the error ends."""
+    with Scene(1, node={"checkpoint_bytes": 1}) as scene:
+        node = scene.leader()
+        client, loop = scene.client()
+
+        async def write() -> None:
+            await client.create_topic("t")
+            for number in range(20):
+                await client.append("t", str(number).encode())
+
+        async def read() -> list[bytes]:
+            return [value async for batch in client.read("t", 0, 0) for value in batch.column("value").to_pylist()]
+
+        scene.run(loop, write)
+        server = node.server
+        assert server is not None
+        scene.until(lambda: server.checkpoints.index == server.raft.committed_index, 5000)
+        node.disk.fail("pread", "tables", errno.EIO, times=1)
+        assert scene.run(loop, read) == [str(number).encode() for number in range(20)]
+        assert node.lives == 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
-from dledger.errors import ProtocolError
+from dledger.errors import ProtocolError, StorageError
 from dledger.messages.client import (
     AppendRequest,
     ExecuteRequest,
@@ -161,7 +161,10 @@ class Front:
                 raise ProtocolError(f"a client sent {type(message).__name__}")
             if handler is not self._handlers[StatusRequest]:
                 self.client_requests += 1
-            handler(connection, request_id, message)
+            try:
+                handler(connection, request_id, message)
+            except StorageError as error:  # a look into the topic index may need the disk
+                self._driver.fail(error)
 
     def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
         code, text = Code.SUCCESS, ""

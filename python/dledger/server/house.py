@@ -143,7 +143,13 @@ class House:
         if not self._trimmed and self._applier.applied_index >= self._driver.raft.committed_index:
             self._trimmed = True
             if self._store.begin_index > 0:
-                self._catalog.drop_before(self._store.begin_index)
+                self._drop_before(self._store.begin_index)
+
+    def _drop_before(self, begin: Index) -> None:
+        try:
+            self._catalog.drop_before(begin)
+        except StorageError as error:
+            self._driver.fail(error)
 
     async def _retain(self) -> None:
         """Let expired files go. Only the leader knows what every member has, so only the leader decides; the others
@@ -180,7 +186,7 @@ class House:
     def _deleted(self, before: Index, begin: Index) -> None:
         logger.info("retention: entries %d to %d are gone", before, begin - 1)
         self._driver.raft.forget(begin)
-        self._catalog.drop_before(begin)
+        self._drop_before(begin)
 
     # --- checkpoints --------------------------------------------------------------------------------------------
 
@@ -211,12 +217,13 @@ class House:
         self._saving = None
         if done.cancelled():
             return
-        error = done.exception()
-        if error is None:
+        try:
+            done.result()
             self._catalog.saved(self._checkpoints.oldest_index)
-            logger.debug("catalog saved as of entry %d", index)
-        else:
+        except Exception as error:
             self._driver.fail(error)
+        else:
+            logger.debug("catalog saved as of entry %d", index)
 
     # --- idle ---------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dledger.catalog.catalog import Catalog
-from dledger.errors import TopicNotFound
+from dledger.errors import StorageError, TopicNotFound
 from dledger.messages.client import OffsetKind, OffsetsRequest, OffsetsResponse
 from dledger.messages.codes import Code
 from dledger.net import Connection
@@ -141,9 +141,13 @@ class Offsets:
             except TopicNotFound as error:
                 return OffsetsResponse(code=Code.UNKNOWN_TOPIC, message=str(error), leader_id=leader)
             log_ids[name] = topic.log_id
-            offsets[name] = {
-                partition: self._offset(topic.topic_id, partition, request) for partition in range(topic.partitions)
-            }
+            try:
+                offsets[name] = {
+                    partition: self._offset(topic.topic_id, partition, request) for partition in range(topic.partitions)
+                }
+            except StorageError as error:
+                self._driver.fail(error)
+                return OffsetsResponse(code=Code.DISK_ERROR, message=str(error), leader_id=leader)
         return OffsetsResponse(code=code, leader_id=leader, offsets=offsets, log_ids=log_ids)
 
     def _offset(self, topic_id: int, partition: int, request: OffsetsRequest) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger.catalog.catalog import BatchRef, Catalog
-from dledger.errors import CorruptEntry, OffsetOutOfRange, TopicNotFound
+from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError, TopicNotFound
 from dledger.messages.client import FetchedBatch, FetchRequest, FetchResponse, SplitRequest, SplitResponse
 from dledger.messages.codes import Code
 from dledger.messages.entry import HEADER_SIZE
@@ -158,7 +158,11 @@ class Reads:
         _, end = self._range(request.topic_id, request.partition)
         stop = end if request.end_offset < 0 else min(end, request.end_offset)
         limit = min(request.max_bytes, MAX_FETCH_BYTES)
-        refs = self._catalog.find(request.topic_id, request.partition, request.start_offset, stop, limit)
+        try:
+            refs = self._catalog.find(request.topic_id, request.partition, request.start_offset, stop, limit)
+        except StorageError as error:
+            self._failed(connection, request_id, error)
+            return
         bodies = self._cached(refs)
         wanted = [(ref.index, ref.pos, ref.size + HEADER_SIZE) for ref in refs]
         if bodies is None and sum(ref.size for ref in refs) <= INLINE_BYTES:
