@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,7 @@ def open_parts(settings: StoreSettings, disk: Disk, environment: Environment = R
 
 def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: Environment) -> Parts:
     root, notes = settings.directory, list[str]()
-    disk.fsync_dir(root.parent)
+    _sync_names_above(disk, root)
     for name in (STATE_FILE, MARK_FILE):
         if disk.exists(root / (name + NEW_SUFFIX)):
             disk.unlink(root / (name + NEW_SUFFIX))
@@ -146,6 +147,20 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: E
         notes.append(f"{MARK_FILE}: not there or not readable; the whole log was scanned")
     imported = mark is None and disk.exists(root / "currterm")
     return Parts(settings, disk, lock, state, record, mark_slots, mark, data, LogIndex(index), notes, imported)
+
+
+def _sync_names_above(disk: Disk, root: Path) -> None:
+    """Make the directory's own name durable; of a new store all names above it too, because any of them may have been
+    made for it, by this process or by one that was killed before it came to syncing them."""
+    disk.fsync_dir(root.parent)
+    if disk.exists(root / STATE_FILE):
+        return
+    for above in root.parent.parents:
+        try:
+            disk.fsync_dir(above)
+        except OSError as error:  # nobody makes a directory in one that may not be read or changed
+            if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}:
+                raise
 
 
 def _check_identity(settings: StoreSettings, record: StateRecord) -> None:

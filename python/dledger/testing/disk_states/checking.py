@@ -1,0 +1,108 @@
+"""A start after a crash: everything that has to hold then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dledger.errors import DLedgerError
+from dledger.messages.entry import HardState, LogEnd, stamp
+from dledger.server.checkpoint import Checkpoints
+from dledger.store.file_store import FileStore, open_settings
+from dledger.store.keeper import Keeping
+from dledger.store.memory_disk import MemoryDisk
+from dledger.store.open_parts import StoreSettings
+from dledger.store.verify import verify_store
+from dledger.testing.disk_states.promise import (
+    NotStarted,
+    Promise,
+    apply_entries,
+    check_catalog,
+    check_log,
+    check_state,
+    damaged_runs,
+    require,
+)
+from dledger.types import Index, NodeId, Term
+
+LATER_BODIES = (b"written after the crash", b"", b"and so is this" * 9)
+
+
+def check_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> None:
+    """The next process starts by itself, finds what was promised, says nothing that a power cut takes back, and goes
+    on: writes, votes, saves its catalog, and finds all of that again behind another power cut.
+
+    Raises:
+        BrokenPromise: it does not.
+    """
+    try:
+        found = _first_start(settings, disk, promise)
+        disk.reboot(power=True)
+        found = _second_start(settings, disk, found)
+        disk.reboot(power=True)
+        _third_start(settings, disk, found)
+    except DLedgerError as error:
+        raise NotStarted(f"{type(error).__name__}: {error}") from error
+
+
+def _open(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> tuple[FileStore, Promise]:
+    store = open_settings(settings, disk, Keeping.MANUAL)
+    log = check_log(store, promise)
+    check_state(store, promise)
+    state = store.hard_state
+    return store, replace(
+        promise,
+        logs=(log,),
+        durable=Index(len(log) - 1),
+        votes=((state.term, state.voted_for),),
+        commit=state.commit_hint,
+        begins=(store.begin_index,),
+        identity=store.identity,
+    )
+
+
+def _first_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> Promise:
+    store, found = _open(settings, disk, promise)
+    if promise.catalog:
+        catalog = Checkpoints(settings.directory, disk).restore(store)
+        check_catalog(catalog, found.logs[0], promise, store.begin_index)
+    return found
+
+
+def _second_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> Promise:
+    """What the first one said holds, though it did nothing but look; now something new comes."""
+    store, promise = _open(settings, disk, promise)
+    log, vote = promise.logs[0], (Term(store.hard_state.term + 1), NodeId("n1"))
+    store.save_hard_state(HardState(*vote, store.hard_state.commit_hint))
+    end, more = store.end, []
+    for body in LATER_BODIES:
+        more.append(stamp(end, vote[0], 1, body, settings.segment_bytes))
+        end = LogEnd.after(more[-1])
+    store.append(more)
+    durable = store.sync().index
+    require(durable == len(log) + len(more) - 1, f"a sync says {durable} of {len(log) + len(more)} entries")
+    promise = replace(promise, logs=((*log, *more),), durable=durable, votes=(vote,))
+    if promise.catalog:
+        checkpoints = Checkpoints(settings.directory, disk)
+        catalog = checkpoints.restore(store)
+        apply_entries(catalog, promise.logs[0][catalog.applied_index + 1 :])
+        files = checkpoints.begin()
+        checkpoints.save(catalog.snapshot(), catalog.applied_index, files, store)
+        promise = replace(promise, checkpoint=catalog.applied_index)
+    return promise
+
+
+def _third_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> None:
+    store, promise = _open(settings, disk, promise)
+    if promise.catalog:
+        catalog = Checkpoints(settings.directory, disk).restore(store)
+        check_catalog(catalog, promise.logs[0], promise, store.begin_index)
+    repair_all(store, promise)
+    store.close()
+    problems = verify_store(settings.directory, disk)["problems"]
+    require(not problems, f"verify finds {problems[:3]}")
+
+
+def repair_all(store: FileStore, promise: Promise) -> None:
+    """Put every damaged entry back; those side by side at once, because only sound neighbours vouch for them."""
+    for run in damaged_runs(promise):
+        store.repair(*run)

@@ -1,0 +1,152 @@
+"""A disk that takes down every operation that changes something, with its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from dledger.store.files import DiskFile, DiskSpace, Lock
+from dledger.store.memory_disk import MemoryDisk
+from dledger.types import Buffer
+
+
+class Kind(Enum):
+    """What an operation does."""
+
+    MKDIR = "mkdir"
+    CREATE = "create"
+    WRITE = "write"
+    RESIZE = "resize"
+    """Cut or extend to a length; what is new reads as zeros."""
+    SYNC = "sync"
+    RENAME = "rename"
+    UNLINK = "unlink"
+    SYNC_DIR = "sync_dir"
+    ROT = "rot"
+    """The device itself changes bytes that were at rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation. ``file`` numbers the files in the order of their creation: names come and go."""
+
+    kind: Kind
+    path: Path
+    file: int = -1
+    offset: int = 0
+    """Of a write in bytes; the length that a resize gives."""
+    data: bytes = b""
+    target: Path | None = None
+    """The new name that a rename gives."""
+
+    def __str__(self) -> str:
+        what = f"{self.kind.value} {self.path.name}"
+        if self.kind is Kind.WRITE:
+            return f"{what} {len(self.data)} bytes at {self.offset}"
+        if self.kind is Kind.RESIZE:
+            return f"{what} to {self.offset} bytes"
+        return f"{what} -> {self.target.name}" if self.target else what
+
+
+class RecordingDisk:
+    """See `dledger.store.files.Disk`. Operations are carried out on ``inner`` and noted in `ops` when they succeed."""
+
+    def __init__(self, inner: MemoryDisk) -> None:
+        self.inner = inner
+        self.ops: list[Op] = []
+        self._numbers = {path: number for number, path in enumerate(sorted(inner.names))}
+        self._made = len(self._numbers)
+
+    def open(self, path: Path, create: bool = False) -> DiskFile:
+        fresh = create and not self.inner.exists(path)
+        file = self.inner.open(path, create)
+        if fresh:
+            self._numbers[path] = self._made
+            self.ops.append(Op(Kind.CREATE, path, self._made))
+            self._made += 1
+        return RecordingFile(self, file, self._numbers[path])
+
+    def open_read_only(self, path: Path) -> DiskFile:
+        return self.inner.open_read_only(path)
+
+    def mkdir(self, path: Path) -> None:
+        missing = [part for part in (path, *path.parents) if part != part.parent and not self.inner.exists(part)]
+        self.inner.mkdir(path)
+        self.ops += [Op(Kind.MKDIR, part) for part in reversed(missing)]
+
+    def listdir(self, path: Path) -> list[str]:
+        return self.inner.listdir(path)
+
+    def exists(self, path: Path) -> bool:
+        return self.inner.exists(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.inner.rename(source, target)
+        number = self._numbers[target] = self._numbers.pop(source)
+        self.ops.append(Op(Kind.RENAME, source, number, target=target))
+
+    def unlink(self, path: Path) -> None:
+        self.inner.unlink(path)
+        self.ops.append(Op(Kind.UNLINK, path, self._numbers.pop(path)))
+
+    def fsync_dir(self, path: Path) -> None:
+        self.inner.fsync_dir(path)
+        self.ops.append(Op(Kind.SYNC_DIR, path))
+
+    def mtime_ms(self, path: Path) -> int:
+        return self.inner.mtime_ms(path)
+
+    def statvfs(self, path: Path) -> DiskSpace:
+        return self.inner.statvfs(path)
+
+    def lock(self, path: Path) -> Lock:
+        return self.inner.lock(path)
+
+    def boot_id(self) -> bytes:
+        return self.inner.boot_id()
+
+    def rot(self, path: Path, offset: int, mask: int) -> None:
+        """Change one byte that is at rest."""
+        self.inner.flip(path, offset, mask)
+        self.ops.append(Op(Kind.ROT, path, self._numbers[path], offset, bytes([mask])))
+
+
+class RecordingFile:
+    """An open file of a `RecordingDisk`."""
+
+    def __init__(self, disk: RecordingDisk, inner: DiskFile, number: int) -> None:
+        self._disk = disk
+        self._inner = inner
+        self._number = number
+        self.path = inner.path
+
+    def pread(self, size: int, offset: int) -> bytes:
+        return self._inner.pread(size, offset)
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
+        data = b"".join(buffers)
+        self._inner.pwritev([data], offset)
+        self._note(Kind.WRITE, offset, data)
+
+    def fdatasync(self) -> None:
+        self._inner.fdatasync()
+        self._note(Kind.SYNC)
+
+    def truncate(self, size: int) -> None:
+        self._inner.truncate(size)
+        self._note(Kind.RESIZE, size)
+
+    def fallocate(self, size: int) -> None:
+        self._inner.fallocate(size)
+        self._note(Kind.RESIZE, max(size, self._inner.size()))
+
+    def size(self) -> int:
+        return self._inner.size()
+
+    def next_data(self, offset: int) -> int | None:
+        return self._inner.next_data(offset)
+
+    def _note(self, kind: Kind, offset: int = 0, data: bytes = b"") -> None:
+        self._disk.ops.append(Op(kind, self.path, self._number, offset, data))
