@@ -372,3 +372,30 @@ def test_path_that_cannot_be_written_is_refused(kit, monkeypatch, tmp_path):
 
     with pytest.raises(PathError, match="cannot be used for the node's files: Permission denied"):
         kit.open(ReadOnlyDisk(), directory=tmp_path / "n0")
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("offset", range(4, 40))
+def test_damaged_first_header_of_a_file_is_not_believed_when_the_index_is_rebuilt(kit, offset, indexed):
+    """Its checksum depends on the entry before: where that is in another file, the header is no place to begin at."""
+    disk = MemoryDisk()
+    store = kit.open(disk, Keeping.MANUAL)
+    entries = kit.fill(store, [400, 300, 500, 200, 100, 900, 50])
+    store.close()
+    first = next(entry for entry in entries if entry.pos == kit.segment)
+    disk.flip(kit.root / "data" / f"{kit.segment:020d}", offset, 0x40)
+    names = disk.listdir(kit.root / "index")
+    if not indexed:
+        for name in names:
+            disk.unlink(kit.root / "index" / name)
+    store = kit.open(disk, Keeping.MANUAL)
+    for entry in entries:
+        if entry.index != first.index:
+            assert kit.bytes_of(store.read(entry.index, 1))[0] == kit.bytes_of([entry])[0]
+    with pytest.raises(CorruptEntry, match=f"entry {first.index} "):
+        store.read(first.index, 1)
+    assert disk.listdir(kit.root / "index") == names
+    store.repair(first)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+    store.close()
+    assert verify_store(kit.root, disk)["problems"] == []

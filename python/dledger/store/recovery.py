@@ -19,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dledger.errors import CorruptStore
-from dledger.messages.entry import HEADER, HEADER_SIZE, Entry, LogEnd
+from dledger.messages.entry import HEADER, HEADER_SIZE, MIN_BLANK_SIZE, Entry, LogEnd
 from dledger.store.api import Fault, RecoveryReport
 from dledger.store.logindex import LogIndex, Unit
 from dledger.store.open_parts import Parts
-from dledger.store.scan import Bad, Finish, Good, Padding, Walker
+from dledger.store.scan import Bad, Finish, Good, Padding, Walker, blank
 from dledger.store.segments import SegmentFiles
 from dledger.store.state import Mark
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position, Term
@@ -188,14 +188,15 @@ def rebuild_index(
         until: go on at least to this entry, in whatever file it is.
         on_damage: told what cannot be believed on the way.
     """
-    low = start
-    while low > begin[1] and first_index(data, low) is None:
-        low -= data.file_size  # its first entry is damaged: come from the one before
-    first = begin[0] if low == begin[1] else first_index(data, low)
-    if first is None:
-        return 0
+    low, first, seed = start, begin[0], None if begin[2] < 0 else begin[2]
+    while low > begin[1]:
+        found = _vouched_first(data, index, low)
+        if found is not None:
+            first, seed = found
+            break
+        low -= data.file_size
     before = LogEnd(Position(NO_TERM, Index(first - 1)), low, 0)
-    rebuilt, walker = 0, Walker(data, before, _seed(data, index, low, first, begin), stop)
+    rebuilt, walker = 0, Walker(data, before, seed, stop)
     for event in walker.walk():
         if isinstance(event, Padding):
             continue
@@ -214,17 +215,19 @@ def rebuild_index(
     return rebuilt
 
 
-def _seed(data: SegmentFiles, index: LogIndex, start: int, first: Index, begin: Begin) -> int | None:
-    """The chain in front of a file, if it can be known: without it nothing vouches for its first header."""
-    if start == begin[1]:
-        return None if begin[2] < 0 else begin[2]
-    unit = index.get(first - 1)
-    if unit is None or not data.has(unit.pos):
+def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Index, int] | None:
+    """The index that a file begins with, and the chain in front of it. Nothing but the entry before vouches for what
+    the file's first header says, so None unless that one is found, with the padding to the end of its file."""
+    first = first_index(data, start)
+    unit = None if first is None else index.get(first - 1)
+    if first is None or unit is None or not data.has(unit.pos):
         return None
     head = data.pread(unit.pos, HEADER_SIZE)
     fields = HEADER.unpack(head) if len(head) == HEADER_SIZE else (0,) * 9
-    known = (unit.magic, unit.size, unit.index, unit.term, unit.pos)
-    return int(fields[6]) if fields[:5] == known else None
+    known, end = (unit.magic, unit.size, unit.index, unit.term, unit.pos), unit.pos + unit.size
+    if fields[:5] != known or not start - data.file_size < end < start:
+        return None
+    return (first, int(fields[6])) if data.pread(end, MIN_BLANK_SIZE) == blank(start - end) else None
 
 
 def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found: _Findings) -> str:

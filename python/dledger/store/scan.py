@@ -233,7 +233,7 @@ class Walker:
 
     def _behind_padding(self, pos: int) -> int:
         head = bytes(self.bytes_at(pos, MIN_BLANK_SIZE))
-        return pos + self.remaining(pos) if head == _blank(self.remaining(pos)) else pos
+        return pos + self.remaining(pos) if head == blank(self.remaining(pos)) else pos
 
     def _believable(self, pos: int, at_least: int) -> Entry | None:
         """The entry at ``pos`` if it can belong to this log behind what was passed."""
@@ -264,7 +264,7 @@ class Walker:
         return None
 
 
-def _blank(size: int) -> bytes:
+def blank(size: int) -> bytes:
     """The first bytes of padding that fills ``size`` bytes."""
     return b"\xff\xff\xff\xff" + size.to_bytes(4, "big")
 
