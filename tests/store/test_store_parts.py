@@ -93,6 +93,35 @@ def test_first_nonzero_skips_what_is_zero(disk):
     assert first_nonzero(files, 0, 4096 + 77) is None
 
 
+class CachedFiles:
+    """One file of nothing. The system has its first page in the cache, and after a read all that it reads ahead;
+    what is in the cache counts as data."""
+
+    file_size = 64 << 20
+
+    def __init__(self) -> None:
+        self.cached = 4096
+        self.bytes_read = 0
+
+    def has(self, pos: int) -> bool:
+        return pos < self.file_size
+
+    def next_data(self, pos: int) -> int | None:
+        return pos if pos < self.cached else None
+
+    def pread(self, pos: int, size: int) -> bytes:
+        self.bytes_read += size
+        self.cached = max(self.cached, pos + size + (4 << 20))
+        return bytes(size)
+
+
+def test_first_nonzero_reads_no_hole_that_its_own_reading_filled():
+    """A new data file is a quarter of a gigabyte of nothing, and every start of a node looks through it."""
+    files = CachedFiles()
+    assert first_nonzero(files, 100) is None
+    assert files.bytes_read <= 64 << 10
+
+
 def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):
     """With syncs, rolls, truncations and the keeper's thread going on."""
     segment = 1 << 16

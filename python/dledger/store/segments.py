@@ -21,6 +21,8 @@ NEW_SUFFIX: Final = ".new"
 MAX_HANDLES: Final = 256
 CHUNK: Final = 1 << 20
 """Bytes read at a time when much is."""
+LOOK_BYTES: Final = 64 << 10
+"""Steps in which a file is searched for holes."""
 
 
 def file_name(start: int) -> str:
@@ -224,13 +226,26 @@ def first_nonzero(data: SegmentFiles, pos: int, end: int | None = None) -> int |
     while data.has(pos) and (end is None or pos < end):
         stop = pos - pos % data.file_size + data.file_size
         stop = stop if end is None else min(stop, end)
-        while pos < stop:
-            found = data.next_data(pos)
-            block = data.pread(found, min(CHUNK, stop - found)) if found is not None and found < stop else b""
-            if found is None or not block:
-                break
+        for at, size in _places_to_look(data, pos, stop):
+            block = data.pread(at, size)
             if block.count(0) != len(block):
-                return found + len(block) - len(block.lstrip(b"\0"))
-            pos = found + len(block)
+                return at + len(block) - len(block.lstrip(b"\0"))
         pos = stop
     return None
+
+
+def _places_to_look(data: SegmentFiles, pos: int, stop: int) -> list[tuple[int, int]]:
+    """Where there may be something but zeros, as (offset, size). All are found before any is read: what the system
+    reads ahead lies in its cache and from then on looks like data, so a whole file of nothing would be read."""
+    places: list[tuple[int, int]] = []
+    while pos < stop:
+        found = data.next_data(pos)
+        if found is None or found >= stop:
+            break
+        size = min(LOOK_BYTES, stop - found)
+        if places and sum(places[-1]) == found and places[-1][1] + size <= CHUNK:
+            places[-1] = (places[-1][0], places[-1][1] + size)
+        else:
+            places.append((found, size))
+        pos = found + size
+    return places
