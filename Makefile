@@ -14,7 +14,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills chaos sim crash-points wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills chaos sim crash-points evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -57,6 +57,9 @@ sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (S
 
 crash-points: $(VENV)/.package  ## start the store from the states that crashes leave of its files (STATES=50000, JSON=file)
 	@$(BIN)/python -m dledger.testing.disk_states crash --states $(STATES) $(if $(JSON),--json $(JSON))
+
+evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/evidence/ (write them with JSON=docs/evidence/name.json)
+	@$(BIN)/python -m dledger.testing.evidence
 
 wheel: $(VENV)/.package  ## build dist/*.whl
 	@rm -rf build && $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -53,10 +53,10 @@ def test_a_fault_that_never_bit_makes_the_report_red() -> None:
     kill, pause = named_faults(["kill", "pause"])
     part = Part(3, runs={"kill": 2, "pause": 3}, bites={"kill": 2, "pause": 0})
     report = as_dict([part], (kill, pause), 1, 5)
-    assert not report["green"]
+    assert not report["ok"]
     assert "fault pause never bit, in 3 runs" in "\n".join(lines(report))
     part.bites["pause"] = 1
-    assert as_dict([part], (kill, pause), 1, 5)["green"]
+    assert as_dict([part], (kill, pause), 1, 5)["ok"]
     assert as_dict([Part(3)], (kill,), 1, 5)["not_scheduled"] == ["kill"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from dledger.net import run
 from dledger.testing.chaos.report import as_dict, lines
 from dledger.testing.chaos.run import Part, run_part
 from dledger.testing.chaos.schedule import ALL_FAULTS, named_faults, schedule
+from dledger.testing.result import save
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -60,12 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in lines(report):
         say(line)
     if wanted.json:
-        wanted.json.write_text(json.dumps(report, indent=1) + "\n")
-    if report["green"]:
+        save(report, wanted.json)
+    if report["ok"]:
         shutil.rmtree(path)
     else:
         say(f"histories, logs and stores are left in {path}")
-    return 0 if report["green"] else 1
+    return 0 if report["ok"] else 1
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from dledger.testing.chaos.faults.fault import Fault
 from dledger.testing.chaos.run import Part
+from dledger.testing.result import result
 
 GAPS_SHOWN: Final = 3
 
@@ -33,52 +31,50 @@ def _sum(counts: Any) -> Counter[str]:
 
 
 def as_dict(parts: Sequence[Part], faults: Sequence[Fault], seed: int, minutes: float) -> dict[str, Any]:
-    """Everything, as JSON values."""
+    """Everything, as JSON values; see `dledger.testing.result`."""
     problems = [*(f"{part.nodes} nodes: {text}" for part in parts for text in part.problems)]
     problems += fault_problems(parts, faults)
     runs, bites = _sum(part.runs for part in parts), _sum(part.bites for part in parts)
-    return {
-        "campaign": "chaos",
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "seed": seed,
-        "minutes": minutes,
-        "green": not problems,
-        "problems": problems,
-        "faults": {
+    done = [part.as_dict() for part in parts]
+    return result(
+        "chaos",
+        command=f"make chaos MINUTES={minutes:g} SEED={seed}",
+        ok=not problems,
+        figures={
+            "minutes": minutes,
+            "faults": sum(runs.values()),
+            "kinds of faults": sum(count > 0 for count in runs.values()),
+            "acknowledged records": sum(part["history"]["acknowledged"] for part in done),
+            "records read": sum(part["history"]["read"] for part in done),
+        },
+        faults={fault.name: bites[fault.name] for fault in faults},
+        seed=seed,
+        problems=problems,
+        kinds={
             fault.name: {"what": fault.what, "runs": runs[fault.name], "bites": bites[fault.name], "unit": fault.bite}
             for fault in faults
         },
-        "not_scheduled": [fault.name for fault in faults if not runs[fault.name]],
-        "parts": [part.as_dict() for part in parts],
-    }
-
-
-def commit() -> str:
-    """The checkout's commit; empty where this is no checkout."""
-    command = ["git", "-C", str(Path.cwd()), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+        not_scheduled=[fault.name for fault in faults if not runs[fault.name]],
+        parts=done,
+    )
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:
     """For people."""
     yield ""
     yield f"{'fault':17}  {'runs':>4}  {'bites':>12}"
-    for name, found in report["faults"].items():
+    for name, found in report["kinds"].items():
         yield f"{name:17}  {found['runs']:4}  {found['bites']:12,}  {found['unit']}; {found['what']}"
-    yield f"{sum(found['runs'] for found in report['faults'].values())} faults of {_tried(report)} kinds"
+    yield f"{sum(found['runs'] for found in report['kinds'].values())} faults of {_tried(report)} kinds"
     for part in report["parts"]:
         yield from _part(part)
     for text in report["problems"]:
         yield f"PROBLEM: {text}"
-    yield "green" if report["green"] else f"RED: {len(report['problems'])} problems; seed {report['seed']}"
+    yield "green" if report["ok"] else f"RED: {len(report['problems'])} problems; seed {report['seed']}"
 
 
 def _tried(report: dict[str, Any]) -> int:
-    return sum(found["runs"] > 0 for found in report["faults"].values())
+    return sum(found["runs"] > 0 for found in report["kinds"].values())
 
 
 def _part(part: dict[str, Any]) -> Iterator[str]:

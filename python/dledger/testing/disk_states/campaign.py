@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
-from dledger.testing.chaos.report import commit
 from dledger.testing.disk_states.crash import Sweep
 from dledger.testing.disk_states.scenarios import SCENARIOS
+from dledger.testing.result import commit
 
 SHOWN: Final = 5
 """Findings printed for each part; all that were kept are in the JSON."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import gc
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from dledger.testing.result import result, save
 from dledger.testing.sim.outcome import Outcome
 from dledger.testing.sim.run import run_seed
 from dledger.testing.sim.settings import FAULTS
@@ -80,15 +78,6 @@ class Total:
         ]
 
 
-def commit() -> str:
-    """The checkout's commit, if there is one."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    return done.stdout.strip() or "unknown"
-
-
 @click.command()
 @click.option("--seeds", default=100, show_default=True, help="How many seeds.")
 @click.option("--first", default=1, show_default=True, help="The first of them.")
@@ -125,7 +114,7 @@ def main(
     click.echo("\n".join(total.lines(seconds)))
     missed = total.never_bit() if seeds >= EXPECTED_SEEDS and failed is None else []
     if path is not None:
-        path.write_text(json.dumps(result(total, seconds, first, failed, missed), indent=1) + "\n")
+        save(as_dict(total, seconds, first, failed, missed), path)
     if failed is not None:
         click.echo(f"seed {failed.seed} FAILED: {failed.violation}\n  see it: python -m dledger.testing.sim --seed "
                    f"{failed.seed}")  # fmt: skip
@@ -135,20 +124,29 @@ def main(
         sys.exit(1)
 
 
-def result(total: Total, seconds: float, first: int, failed: Outcome | None, missed: list[str]) -> dict[str, Any]:
-    """For the page of evidence."""
-    return {
-        "what": "sim",
-        "commit": commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "first_seed": first,
-        "seconds": round(seconds, 1),
-        "simulated_hours": round(total.simulated_ms / 3_600_000, 3),
-        "failed_seed": None if failed is None else failed.seed,
-        "violation": None if failed is None or failed.violation is None else str(failed.violation),
-        "never_bit": missed,
-        **{name: value for name, value in vars(total).items() if name != "simulated_ms"},
-    }
+def as_dict(total: Total, seconds: float, first: int, failed: Outcome | None, missed: list[str]) -> dict[str, Any]:
+    """For the page of evidence; see `dledger.testing.result`."""
+    problems = [f"{kind} never bit" for kind in missed]
+    if failed is not None:
+        problems.append(f"seed {failed.seed}: {failed.violation}")
+    return result(
+        "sim",
+        command=f"python -m dledger.testing.sim --first {first} --seeds {total.seeds}",
+        ok=not problems,
+        figures={
+            "seeds": total.seeds,
+            "simulated hours": round(total.simulated_ms / 3_600_000, 2),
+            "events": total.events,
+            "client operations": total.operations,
+            "acknowledged records": total.records,
+            "terms": total.elections,
+            "seconds": round(seconds),
+        },
+        faults={kind: total.bites[kind] for kind in sorted(total.bites)},
+        problems=problems,
+        injected=total.injected,
+        failed_seed=None if failed is None else failed.seed,
+    )
 
 
 def show(seed: int, without: tuple[str, ...], shrinking: bool) -> int:

@@ -1,0 +1,1 @@
+"""The page of evidence: what was run against which promise, and with what result."""

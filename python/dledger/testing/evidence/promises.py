@@ -1,0 +1,43 @@
+"""Which campaigns speak to which promise, and what none of them covers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Campaigns by name, and what is not covered, in words."""
+
+    campaigns: tuple[str, ...]
+    missing: str
+
+
+SIM, MUTANTS, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, FAILOVER = (
+    "sim", "mutants", "crash states", "byte flips", "disk errors", "chaos", "partition matrix", "failover",
+)  # fmt: skip
+"""Names of campaigns."""
+
+PROMISES: Final[dict[str, Coverage]] = {
+    "P1": Coverage(
+        (SIM, MUTANTS, CRASHES, ERRORS, CHAOS),
+        "no power plug was pulled: power loss rests on a model of the disk, in the simulator and in the crash states",
+    ),
+    "P2": Coverage((SIM, MUTANTS, CHAOS), "nothing known"),
+    "P3": Coverage((SIM, MUTANTS, CHAOS), "nothing known"),
+    "P4": Coverage((SIM, MUTANTS, CHAOS), "a pause of a node while its machine sleeps, for hours"),
+    "P5": Coverage((SIM, MUTANTS, CHAOS), "real processes whose producers come back after their session has expired"),
+    "P6": Coverage((SIM, CHAOS), "errors of the operating system that no test can order, as a failing memory"),
+    "P7": Coverage((SIM, FLIPS, CRASHES, CHAOS), "two bytes damaged at once so that a CRC-32 still fits"),
+    "P8": Coverage((SIM, ERRORS, CHAOS), "quotas of a user or a project on a real file system"),
+    "P9": Coverage((SIM, ERRORS, MUTANTS, CHAOS), "disks that report success for a flush that they did not do"),
+    "P10": Coverage((SIM, MUTANTS, CHAOS), "a monotonic clock that goes back"),
+    "P11": Coverage(
+        (SIM, MATRIX, FAILOVER, CHAOS),
+        "directed graphs on 5 nodes; graphs in which no node has two-way links to a majority",
+    ),
+    "P12": Coverage((SIM, CHAOS), "executors on other machines"),
+    "P13": Coverage((), "what is not promised is not tested"),
+}
+"""By promise, as in docs/guarantees.md."""

@@ -1,0 +1,48 @@
+"""What every campaign writes with ``--json``: one form, so that the page of evidence can be made from all of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+def result(
+    campaign: str, *, command: str, ok: bool, figures: Mapping[str, float], faults: Mapping[str, int], **more: Any
+) -> dict[str, Any]:
+    """A campaign's result as JSON values.
+
+    Args:
+        campaign: its name, as in ``dledger.testing.evidence.promises``.
+        command: what to type to run it again.
+        ok: whether everything held.
+        figures: how much was done, each figure under its unit in the plural: ``{"seeds": 2000}``.
+        faults: how often each kind of fault really bit.
+        more: whatever else the campaign wants to keep; ``table`` is shown on the page: a list of rows, the first one
+            the headings.
+    """
+    return {
+        "campaign": campaign,
+        "command": command,
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "ok": ok,
+        "figures": dict(figures),
+        "faults": dict(faults),
+        **more,
+    }
+
+
+def save(found: Mapping[str, Any], path: Path) -> None:
+    """Write a result."""
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def commit() -> str:
+    """The checkout's commit, with ``+`` when there are changes; empty where this is no checkout."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
