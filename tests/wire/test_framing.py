@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dledger.errors import FrameTooLarge, ProtocolError
 from dledger.messages.client import AppendRequest, HelloRequest, StatusRequest
-from dledger.wire import HELLO_LIMITS, FrameReader, Limits, decode, encode
+from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, decode, encode
 from dledger.wire.framing import PREFIX, PREFIX_SIZE, pack_frame
 
 LARGE = FrameReader.LARGE
@@ -38,6 +38,52 @@ def test_frames_come_out_whole_however_they_are_cut(sizes: list[int], cuts: list
     assert [bytes(frame.payload) for frame in found] == payloads
     assert [frame.request_id for frame in found] == list(range(1, len(sizes) + 1))
     assert not reader.in_frame
+
+
+def receive(data: bytes, edges: list[int]) -> list[Frame]:
+    """As a connection does it: into a buffer behind what is left over, or straight into a large payload."""
+    reader, found = FrameReader(Limits()), list[Frame]()
+    buffer = memoryview(bytearray(2 * len(data)))
+    for start, stop in itertools.pairwise(edges):
+        at = start
+        while at < stop:
+            if (wanted := reader.wanted) is not None:
+                size = min(len(wanted), stop - at)
+                wanted[:size] = data[at : at + size]
+                frame = reader.received(size)
+                found += [frame] if frame is not None else []
+            else:
+                rest, size = reader.rest, stop - at
+                buffer[: len(rest) + size] = rest + data[at:stop]
+                reader.parse(buffer[: len(rest) + size], found)
+            at += size
+    assert not reader.in_frame
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 100, LARGE - 1, LARGE, LARGE + 5, 200_000]), min_size=1, max_size=4),
+    near=st.lists(st.integers(-2, PREFIX_SIZE + 4), max_size=6),
+    cuts=st.lists(st.integers(0, 900_000), max_size=3),
+)
+def test_frames_are_received_whole_however_they_are_cut(sizes: list[int], near: list[int], cuts: list[int]) -> None:
+    """Cuts within and near the heads of frames above all."""
+    data, payloads = frames(*sizes)
+    begins = [frames(*sizes[:n])[0] for n in range(len(sizes))]
+    cuts = [cut % len(data) for cut in cuts] + [
+        min(max(0, len(begins[n % len(begins)]) + cut), len(data)) for n, cut in enumerate(near)
+    ]
+    found = receive(data, [0, *sorted(cuts), len(data)])
+    assert [bytes(frame.payload) for frame in found] == payloads
+
+
+@pytest.mark.parametrize("cut", range(1, PREFIX_SIZE + 3))
+def test_what_follows_a_large_frame_whose_head_came_in_two_parts_is_no_garbage(cut: int) -> None:
+    """The first part of the head is not put in front of the next frame again."""
+    data, payloads = frames(LARGE, 10, 10)
+    found = receive(data, [0, cut, 5000, len(data)])
+    assert [bytes(frame.payload) for frame in found] == payloads
 
 
 def test_frames_fed_byte_by_byte() -> None:

@@ -166,7 +166,9 @@ class FrameReader:
         return frames
 
     def parse(self, view: memoryview, frames: list[Frame]) -> None:
-        """Add the frames in ``view``, which starts at a frame's first byte, to ``frames`` and keep what is left."""
+        """Add the frames in ``view``, which starts at a frame's first byte, with `rest` if there is any, to ``frames``
+        and keep what is left."""
+        self._rest = b""
         at, size, limits = 0, len(view), self._first or self._limits
         while size - at >= PREFIX_SIZE:
             prefix = parse_prefix(view, at, limits)
