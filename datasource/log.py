@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dledger.client import Client
 from dledger.client.pool import shared_client
@@ -79,6 +79,13 @@ def _own_node(options: Options) -> str:
     return node.bootstrap_servers
 
 
+class View(NamedTuple):
+    """Offsets of topics at one moment, and the log ids of these topics."""
+
+    offsets: Positions
+    ids: dict[str, str]
+
+
 @dataclass(slots=True)
 class Log:
     """Questions to the group, asked again at a new address when all its nodes have moved (they were all restarted)."""
@@ -102,6 +109,21 @@ class Log:
             self.address = None
             return question(self.found().client())
 
+    def select(self) -> dict[str, TopicInfo]:
+        """The topics to read, as they are now; under a pattern perhaps none.
+
+        Raises:
+            TopicNotFound: one that is named is not there; the message has those that are.
+            OffsetOutOfRange: a partition that is named is not there.
+        """
+        selection = self.options.selection
+        if selection.pattern:
+            return {info.name: info for info in self.ask(lambda client: client.topics()) if selection.fits(info.name)}
+        infos = self.topics(selection.names)
+        for name, info in infos.items():
+            selection.part(name, dict.fromkeys(range(info.partitions), 0))
+        return infos
+
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """What there is to know of these topics.
 
@@ -114,34 +136,68 @@ class Log:
         try:
             return self.ask(lambda client: client.topic(name))
         except TopicNotFound as error:
-            there = ", ".join(info.name for info in self.ask(lambda client: client.topics())[:20]) or "none"
             raise TopicNotFound(
-                f"topic {name!r} does not exist in {self.options.address}; topics there: {there}. Create it: "
-                f"dledger topics --create {name}, Client.create_topic({name!r}), or a write to it"
+                f"topic {name!r} does not exist in {self.options.address}; topics there: {self.some_names()}. Create "
+                f"it: dledger topics --create {name}, Client.create_topic({name!r}), or a write to it"
             ) from error
 
-    def ends(self, ids: Mapping[str, str], newer_than: Positions | None = None, wait_ms: int = 0) -> Positions:
-        """End offsets of every partition of these topics (name -> log id), linearizable. With ``newer_than`` and
-        ``wait_ms`` the answer may take that long, while nothing is newer.
+    def some_names(self) -> str:
+        """Topics that there are, for messages."""
+        return ", ".join(info.name for info in self.ask(lambda client: client.topics())[:20]) or "none"
+
+    def look(self, names: Iterable[str], newer_than: Positions | None = None, wait_ms: int = 0) -> View:
+        """Where these topics end, linearizable, and which topics they are. With ``newer_than`` and ``wait_ms`` the
+        answer may take that long, while nothing is newer.
+
+        Raises:
+            TopicNotFound: one is not there.
+        """
+        asked = tuple(names)
+        try:
+            return self._offsets(asked, OffsetKind.END, newer_than=newer_than or {}, wait_ms=wait_ms)
+        except TopicNotFound:
+            self.topics(asked)  # says which one, and what is there instead
+            raise
+
+    def ends(self, ids: Mapping[str, str]) -> Positions:
+        """End offsets of every partition that is read of these topics (name -> log id), linearizable.
 
         Raises:
             TopicRecreated: a topic is another one by now.
         """
-        return self._offsets(ids, OffsetKind.END, newer_than=newer_than or {}, wait_ms=wait_ms)
+        return self._checked(ids, OffsetKind.END)
 
     def begins(self, ids: Mapping[str, str]) -> Positions:
-        """First kept offset of every partition of these topics (name -> log id)."""
-        return self._offsets(ids, OffsetKind.BEGIN)
+        """First kept offset of every partition that is read of these topics (name -> log id); raises as `ends`."""
+        return self._checked(ids, OffsetKind.BEGIN)
 
-    def _offsets(self, ids: Mapping[str, str], kind: OffsetKind, **more: Any) -> Positions:
+    def at_times(self, ids: Mapping[str, str], times_us: Positions) -> Positions:
+        """The first offset at or after each time, -1 where no record is that new; raises as `ends`."""
+        if not times_us:
+            return {}
+        answer = self.ask(lambda client: client.offsets_at(times_us))
+        check_ids(ids, answer.log_ids)
+        return {topic: dict(answer.offsets[topic]) for topic in times_us}
+
+    def committed(self) -> Positions:
+        """What the consumer group of option groupId has processed."""
+        return self.ask(lambda client: client.group(self.options.group_id)).offsets
+
+    def _checked(self, ids: Mapping[str, str], kind: OffsetKind) -> Positions:
         try:
-            answer = self.ask(lambda client: client.offsets(tuple(ids), kind, **more))
+            view = self._offsets(tuple(ids), kind)
         except TopicNotFound:
             for topic, log_id in ids.items():
                 check_ids({topic: log_id}, {name: info.log_id for name, info in self.topics([topic]).items()})
             raise
-        check_ids(ids, answer.log_ids)
-        return {topic: dict(answer.offsets[topic]) for topic in ids}
+        check_ids(ids, view.ids)
+        return view.offsets
+
+    def _offsets(self, names: tuple[str, ...], kind: OffsetKind, **more: Any) -> View:
+        if not names:
+            return View({}, {})
+        answer = self.ask(lambda client: client.offsets(names, kind, **more))
+        return View({name: self.options.selection.part(name, answer.offsets[name]) for name in names}, answer.log_ids)
 
     def split(
         self, topic: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int = 10_000
@@ -171,4 +227,4 @@ def fetch(address: Address, topic_id: int, partition: int, start: int, end: int)
         yield batch.base_offset, batch.count, body
 
 
-__all__ = ["Address", "Log", "check_ids", "fetch", "find_group"]
+__all__ = ["Address", "Log", "View", "check_ids", "fetch", "find_group"]

@@ -15,11 +15,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dledger.errors import ConfigError, OffsetOutOfRange
+from dledger.errors import ConfigError
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-EXAMPLE: Final = '{"orders": {"0": 23, "1": -2}}'
 FORMAT: Final = 1
 
 Positions = dict[str, dict[int, int]]
@@ -89,7 +88,8 @@ def batch_start(start: StreamOffset, end: StreamOffset) -> Positions:
     """
     begins: Positions = {}
     for topic, partitions in end.logs.items():
-        known = {} if start.init else start.logs.get(topic, {})
+        same = start.ids.get(topic) == end.ids[topic]  # a topic that was created again starts anew
+        known = start.logs.get(topic, {}) if same and not start.init else {}
         said = end.begin.get(topic, {})
         # A first offset is asked for anew after a crash; by then "latest" is somewhere else.
         begins[topic] = {p: known[p] if p in known else said[p] for p in partitions if p in known or p in said}
@@ -102,67 +102,4 @@ def batch_start(start: StreamOffset, end: StreamOffset) -> Positions:
     return begins
 
 
-def parse_positions(option: str, text: str) -> str | Positions:
-    """``earliest``, ``latest``, or offsets by topic and partition as in Spark's Kafka connector.
-
-    Raises:
-        ConfigError: it is neither, with an example of what to write.
-    """
-    word = text.strip().lower()
-    if word in {"earliest", "latest"}:
-        return word
-    hint = f"write earliest, latest or offsets as in {EXAMPLE} (-2 earliest, -1 latest)"
-    try:
-        data = json.loads(text)
-        positions = {str(t): _numbers(p) for t, p in data.items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(f"option {option!r} is {text!r}: {hint}") from error
-    for topic, partitions in positions.items():
-        bad = [o for o in partitions.values() if o < EARLIEST]
-        if bad or not partitions or min(partitions) < 0:
-            what = f"offset {bad[0]}" if bad else "no partition or a negative one"
-            raise ConfigError(f"option {option!r} has {what} for topic {topic!r}: {hint}")
-    return positions
-
-
-def resolve(option: str, wanted: str | Positions, begins: Positions, ends: Positions) -> Positions:
-    """Turn what an option says into offsets that exist; ``begins`` and ``ends`` hold every partition read.
-
-    Raises:
-        ConfigError: partitions are missing from the JSON, or it names some that are not there.
-        OffsetOutOfRange: an offset is behind the end of its partition.
-    """
-    if isinstance(wanted, str):
-        chosen = begins if wanted == "earliest" else ends
-        return {t: dict(p) for t, p in chosen.items()}
-    _check_same_partitions(option, wanted, ends)
-    resolved: Positions = {}
-    for topic, partitions in ends.items():
-        for partition, end in partitions.items():
-            offset = wanted[topic][partition]
-            begin = begins[topic][partition]
-            if offset > end:
-                raise OffsetOutOfRange(
-                    f"option {option!r}: offset {offset} of topic {topic!r}, partition {partition} is not there yet; "
-                    f"the partition has offsets from {begin} up to, not including, {end}",
-                    begin,
-                    end,
-                )
-            real = begin if offset == EARLIEST else end if offset == LATEST else offset
-            resolved.setdefault(topic, {})[partition] = real
-    return resolved
-
-
-def _check_same_partitions(option: str, wanted: Positions, there: Positions) -> None:
-    missing = [f"{t}/{p}" for t in there for p in there[t] if p not in wanted.get(t, {})]
-    unknown = [f"{t}/{p}" for t in wanted for p in wanted[t] if p not in there.get(t, {})]
-    if missing:
-        raise ConfigError(
-            f"option {option!r} must say an offset for every partition; missing: {', '.join(missing)} "
-            "(-2 is earliest, -1 latest)"
-        )
-    if unknown:
-        raise ConfigError(f"option {option!r} names partitions that are not subscribed: {', '.join(unknown)}")
-
-
-__all__ = ["EARLIEST", "LATEST", "Positions", "StreamOffset", "batch_start", "parse_positions", "resolve"]
+__all__ = ["EARLIEST", "LATEST", "Positions", "StreamOffset", "batch_start"]

@@ -1,69 +1,36 @@
-"""Every option of format "dledger": one table, from which the documentation is checked, and its parser. Pure."""
+"""The options of one read or write: parsed, checked by themselves and against one another. Pure."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from dledger.config import MIB, check_name, nearest, parse_peers
-from dledger.datasource.offsets import Positions, parse_positions
+from dledger.datasource.bounds import Bound, Kind, parse_bound
+from dledger.datasource.option_table import MEANT, OPTIONS
+from dledger.datasource.selection import Selection, parse_selection
 from dledger.datasource.settings import PREFIX, Settings, duration_ms, parse_settings, whole_number, yes_or_no
 from dledger.errors import ConfigError, UnknownOption
 
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of docs/options.md."""
-
-    name: str
-    default: str
-    where: str
-    """``all``, or some of ``batch read``, ``stream read``, ``write``, separated by commas."""
-    meaning: str
-
-
-OPTIONS: Final = (
-    Option("path", "", "all", "Directory of a group of nodes on this machine; `.load(path)` and `.save(path)` set it. "
-           "A write makes the group where there is none; whoever comes first starts its nodes."),
-    Option("replicas", "3 for a new group", "all", "Nodes of the group of a path: 1, 3, 5 or 7."),
-    Option("dledger.bootstrap.servers", "", "all", "`host:port,...` of a running group, in place of a path."),
-    Option("bootstrap.servers", "", "all", "The same as `dledger.bootstrap.servers`."),
-    Option("dledger.peers", "", "all", "`n0-host:port;n1-host:port`: all nodes of a group of which this application "
-           "runs one; its files lie under the path."),
-    Option("dledger.selfId", "", "all", "Which of `dledger.peers` this application runs."),
-    Option("dledger.*", "", "all", "Any other setting of the client, or of the group of a path: "
-           "`dledger.request.timeout.ms`, `dledger.flush`."),
-    Option("subscribe", "", "batch read, stream read", "Topics to read, separated by commas."),
-    Option("topic", "", "all", "The topic to write; it overrides a column `topic`. In a read: the same as "
-           "`subscribe` with one topic."),
-    Option("startingOffsets", "earliest in batch, latest in a stream", "batch read, stream read",
-           "`earliest`, `latest` (stream only) or JSON, as in `{\"orders\": {\"0\": 23, \"1\": -2}}`; -2 is earliest, "
-           "-1 latest. A stream that has a checkpoint goes on from there."),
-    Option("endingOffsets", "latest", "batch read", "`latest` or JSON; where a batch read stops. Fixed when the read "
-           "is planned."),
-    Option("maxOffsetsPerTrigger", "no limit", "stream read", "Most records of one micro-batch, over all partitions."),
-    Option("maxBytesPerTrigger", "no limit", "stream read", "Most stored bytes of one micro-batch (`64m`, `1g`); the "
-           "smaller one of the two limits counts."),
-    Option("minPartitions", "one for each partition and 64 MiB", "batch read, stream read",
-           "Least number of Spark tasks to cut a read into."),
-    Option("failOnDataLoss", "true", "batch read, stream read", "Fail when records that should be read are no longer "
-           "kept, naming them; false: warn and go on behind them."),
-    Option("includeHeaders", "false", "batch read, stream read", "Add the column `headers`."),
-    Option("createTopic", "true for a path, false for servers", "write", "Create a topic that is not there."),
-    Option("createTopic.partitions", "1", "write", "Partitions of a topic that is created."),
-    Option("compression", "none", "write", "`none`, `lz4` or `zstd`: how records are stored and sent."),
-    Option("txnId", "", "write", "Names a write. In foreachBatch it tells apart two writes to one topic; a batch job "
-           "that is run again under the same name does not write again."),
-    Option("txnTimeout", "1h", "write", "Records staged by a task are dropped when nobody has committed them for this "
-           "long (`30m`, `2h`)."),
-)  # fmt: skip
-"""The whole table, in the order of the documentation."""
-
+_ROWS: Final = {option.name: option for option in OPTIONS}
 _BY_LOWER: Final = {o.name.lower(): o.name for o in OPTIONS if "*" not in o.name}
 _ADDED_BY_SPARK: Final = {"checkpointlocation", "queryname", "provider", "owner", "outputmode", "is_managed_location"}
 _SIZE: Final = {"k": 1 << 10, "m": MIB, "g": MIB << 10, "b": 1}
+DEFAULT_BYTES: Final = MIB << 10
+"""Of a micro-batch that nothing else limits: a query that starts far behind must not read all of it at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one micro-batch."""
+
+    rows: int | None = None
+    bytes: int | None = DEFAULT_BYTES
+    least_rows: int = 0
+    delay_ms: int = 900_000
+    """How long ``least_rows`` are waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +45,19 @@ class Options:
     peers: str = ""
     self_id: str = ""
     settings: Settings = field(default_factory=Settings)
-    topics: tuple[str, ...] = ()
+    selection: Selection = field(default_factory=Selection)
     topic: str = ""
-    starting: str | Positions | None = None
-    ending: str | Positions | None = None
-    max_offsets: int | None = None
-    max_bytes: int | None = None
+    starting: Bound | None = None
+    ending: Bound | None = None
+    group_id: str = ""
+    limits: Limits = field(default_factory=Limits)
     min_partitions: int = 0
+    max_task_records: int | None = None
+    max_task_bytes: int | None = None
     fail_on_data_loss: bool = True
+    restart_recreated: bool = False
+    """A topic that was created again is read from its first record; otherwise it is an error."""
+    wait_ms: int = 200
     include_headers: bool = False
     create_topic: bool = False
     create_partitions: int = 1
@@ -99,14 +71,18 @@ class Options:
         return self.bootstrap_servers or self.peers or self.path
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(given: Mapping[str, str], use: str = "") -> Options:
     """Check options as Spark hands them over: names in any case, values as text.
+
+    Args:
+        use: ``batch read``, ``stream read`` or ``write``; empty where that is not known yet.
 
     Raises:
         UnknownOption: there is no such option; the message has the nearest one.
-        ConfigError: a value cannot be, or two options contradict one another.
+        ConfigError: a value cannot be, two options contradict one another, or one is not for this use.
     """
     values, loose = _sort(given)
+    _check_use(values, use)
     servers = _servers(values)
     path = _local_path(values.get("path", ""))
     peers, self_id = values.get("dledger.peers", ""), values.get("dledger.selfId", "")
@@ -120,7 +96,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
             f"option {PREFIX + next(iter(settings.group))!r} is for a group that belongs to a path; "
             f"the group at {servers} has its settings already"
         )
-    topic, topics = _topics(values)
+    topic = values.get("topic", "").strip()
+    if topic:
+        check_name("topic", topic)
+    starting, ending = parse_bound(values, "starting"), parse_bound(values, "ending")
     return Options(
         path=path,
         replicas=_limit(values, "replicas"),
@@ -128,18 +107,22 @@ def parse_options(given: Mapping[str, str]) -> Options:
         peers=peers,
         self_id=self_id,
         settings=settings,
-        topics=topics,
+        selection=parse_selection(values, topic),
         topic=topic,
-        starting=_positions(values, "startingOffsets"),
-        ending=_positions(values, "endingOffsets"),
-        max_offsets=_limit(values, "maxOffsetsPerTrigger"),
-        max_bytes=_limit(values, "maxBytesPerTrigger"),
+        starting=starting,
+        ending=ending,
+        group_id=_group_id(values, starting, ending),
+        limits=_limits(values),
         min_partitions=_limit(values, "minPartitions") or 0,
+        max_task_records=_limit(values, "maxRecordsPerPartition"),
+        max_task_bytes=_limit(values, "maxBytesPerPartition"),
         fail_on_data_loss=_flag(values, "failOnDataLoss", True),
+        restart_recreated=_word(values, "onTopicRecreate", ("fail", "restart")) == "restart",
+        wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
         include_headers=_flag(values, "includeHeaders", False),
         create_topic=_flag(values, "createTopic", not servers),
         create_partitions=_limit(values, "createTopic.partitions") or 1,
-        compression=_compression(values),
+        compression=_word(values, "compression", ("none", "lz4", "zstd")),
         txn_id=check_name("option 'txnId'", values["txnId"]) if values.get("txnId") else "",
         txn_timeout_ms=duration_ms("txnTimeout", values.get("txnTimeout", "1h")),
     )
@@ -163,15 +146,26 @@ def need_group(options: Options) -> None:
         )
 
 
-def need_topics(options: Options) -> tuple[str, ...]:
-    """The topics to read.
+def need_topics(options: Options) -> Selection:
+    """What to read.
 
     Raises:
-        ConfigError: none was named.
+        ConfigError: nothing was named.
     """
-    if not options.topics:
-        raise ConfigError("which topics? Give the option 'subscribe', as in .option('subscribe', 'orders,payments')")
-    return options.topics
+    if not options.selection.given:
+        raise ConfigError(
+            "which topics? Give the option 'subscribe', as in .option('subscribe', 'orders,payments'), or "
+            "'subscribePattern' or 'assign'"
+        )
+    return options.selection
+
+
+def _check_use(values: Mapping[str, str], use: str) -> None:
+    for name in values:
+        where = _ROWS[name].where
+        if use and where != "all" and use not in where.split(", "):
+            kinds = " or ".join(f"a {kind}" for kind in where.split(", "))
+            raise ConfigError(f"option {name!r} is for {kinds} and says nothing to a {use}: leave it away here")
 
 
 def _sort(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -187,6 +181,8 @@ def _sort(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
             close = nearest(lower.replace("kafka.", PREFIX, 1), list(_BY_LOWER))
             for short, full in _BY_LOWER.items():
                 close = close.replace(f"'{short}'", f"'{full}'")
+            if lower in MEANT:
+                close = f"; what it does is {MEANT[lower]!r} here"
             raise UnknownOption(f"unknown option {name!r}{close}; docs/options.md has all of them")
     return values, loose
 
@@ -212,27 +208,37 @@ def _local_path(path: str) -> str:
     return os.path.abspath(path) if path else ""  # noqa: PTH100 - text in, text out; nothing is looked up
 
 
-def _topics(values: dict[str, str]) -> tuple[str, tuple[str, ...]]:
-    topic = values.get("topic", "").strip()
-    names = [part.strip() for part in values.get("subscribe", topic).split(",")]
-    names = [name for name in names if name]
-    for name in [*names, *([topic] if topic else [])]:
-        check_name("topic", name)
-    if topic and values.get("subscribe") and names != [topic]:
-        raise ConfigError(f"'subscribe' is {values['subscribe']!r} but 'topic' is {topic!r}: a read needs only one")
-    return topic, tuple(dict.fromkeys(names))
+def _group_id(values: Mapping[str, str], *bounds: Bound | None) -> str:
+    group = values.get("groupId", "").strip()
+    committed = [bound.option for bound in bounds if bound is not None and bound.kind is Kind.COMMITTED]
+    if committed and not group:
+        raise ConfigError(f"option {committed[0]!r} is committed: by whom? Give the option 'groupId'")
+    if "groupId" in values and not committed:
+        raise ConfigError("option 'groupId' says whose offsets 'committed' means: set 'startingOffsets' to committed")
+    return check_name("option 'groupId'", group) if group else ""
 
 
-def _positions(values: dict[str, str], name: str) -> str | Positions | None:
-    return parse_positions(name, values[name]) if name in values else None
+def _limits(values: Mapping[str, str]) -> Limits:
+    rows, least = _limit(values, "maxOffsetsPerTrigger"), _limit(values, "minOffsetsPerTrigger")
+    if rows is not None and least is not None and least > rows:
+        raise ConfigError(
+            f"'minOffsetsPerTrigger' is {least}, above 'maxOffsetsPerTrigger', {rows}: no batch could be both"
+        )
+    if "maxTriggerDelay" in values and least is None:
+        raise ConfigError("'maxTriggerDelay' bounds the wait for 'minOffsetsPerTrigger': give that too")
+    size = None if rows is not None else DEFAULT_BYTES
+    if "maxBytesPerTrigger" in values:
+        unlimited = values["maxBytesPerTrigger"].strip().lower() == "none"
+        size = None if unlimited else _limit(values, "maxBytesPerTrigger")
+    return Limits(rows, size, least or 0, duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m")))
 
 
-def _limit(values: dict[str, str], name: str) -> int | None:
+def _limit(values: Mapping[str, str], name: str) -> int | None:
     text = values.get(name)
     if text is None:
         return None
     unit = text.strip().lower()[-1:]
-    if name == "maxBytesPerTrigger" and unit in _SIZE:
+    if "Bytes" in name and unit in _SIZE:
         return whole_number(name, text.strip()[:-1]) * _SIZE[unit]
     return whole_number(name, text)
 
@@ -241,11 +247,13 @@ def _flag(values: dict[str, str], name: str, default: bool) -> bool:
     return yes_or_no(name, values[name]) if name in values else default
 
 
-def _compression(values: dict[str, str]) -> str:
-    codec = values.get("compression", "none").strip().lower()
-    if codec not in {"none", "lz4", "zstd"}:
-        raise ConfigError(f"option 'compression' is {codec!r}: write none, lz4 or zstd")
-    return codec
+def _word(values: Mapping[str, str], name: str, words: Sequence[str]) -> str:
+    """One of ``words``, in any case; without the option the first."""
+    word = values.get(name, words[0]).strip().lower()
+    for known in words:
+        if word == known.lower():
+            return known
+    raise ConfigError(f"option {name!r} is {values[name]!r}: write {', '.join(words[:-1])} or {words[-1]}")
 
 
-__all__ = ["OPTIONS", "Option", "Options", "need_group", "need_topics", "parse_options"]
+__all__ = ["DEFAULT_BYTES", "Limits", "Options", "need_group", "need_topics", "parse_options"]

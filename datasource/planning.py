@@ -58,8 +58,21 @@ def ranges(starts: Positions, ends: Positions) -> list[Slice]:
     ]
 
 
-def plan(starts: Positions, ends: Positions, split: Split, min_partitions: int = 0, cores: int = 2) -> list[Slice]:
-    """Cut [starts, ends) into slices of 16 to 64 MiB, at least ``min_partitions`` of them if there are as many records.
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What tasks are to be like."""
+
+    least: int = 0
+    """So many tasks at least, if there are as many records."""
+    most_rows: int | None = None
+    """Of one task."""
+    most_bytes: int | None = None
+    """Stored bytes of one task, unless one stored batch has more."""
+    cores: int = 2
+
+
+def plan(starts: Positions, ends: Positions, split: Split, shape: Shape = Shape()) -> list[Slice]:
+    """Cut [starts, ends) into slices of 16 to 64 MiB, or as small as ``shape`` wants them.
 
     Every record is in exactly one slice, in order.
     """
@@ -67,13 +80,26 @@ def plan(starts: Positions, ends: Positions, split: Split, min_partitions: int =
         replace(one, bytes=sum(p.bytes for p in split(one.topic, one.partition, one.start, one.end, WHOLE)))
         for one in ranges(starts, ends)
     ]
-    even = sum(one.bytes for one in wholes) // (TASKS_PER_CORE * cores)
+    even = sum(one.bytes for one in wholes) // (TASKS_PER_CORE * shape.cores)
     target = min(max(even, LEAST_BYTES), MOST_BYTES)
-    slices = [piece for whole in wholes for piece in _cut(whole, split, target)]
-    most = max(MOST_TASKS, min_partitions)
-    if len(slices) > most:
-        slices = list(_merge(slices, sum(s.bytes for s in slices) // most + 1))
-    return list(_spread(slices, min_partitions)) if len(slices) < min_partitions else slices
+    if shape.most_bytes is not None:
+        slices = _within(wholes, split, min(target, shape.most_bytes))
+    else:
+        slices = [piece for whole in wholes for piece in _cut(whole, split, target)]
+        most = max(MOST_TASKS, shape.least)
+        if len(slices) > most:
+            slices = list(_merge(slices, sum(s.bytes for s in slices) // most + 1))
+    if shape.most_rows is not None:
+        slices = [part for one in slices for part in _by_rows(one, -(-one.rows // shape.most_rows))]
+    return list(_spread(slices, shape.least)) if len(slices) < shape.least else slices
+
+
+def _within(wholes: list[Slice], split: Split, limit: int) -> list[Slice]:
+    """Slices of up to ``limit`` bytes, as full as an eighth of it can fill them, or of one stored batch."""
+    parts = wholes
+    for target in (max(1, limit // 8), 1):
+        parts = [piece for one in parts for piece in (_cut(one, split, target) if one.bytes > limit else (one,))]
+    return list(_merge(parts, limit)) if parts else []
 
 
 def _cut(whole: Slice, split: Split, target: int) -> Iterable[Slice]:
@@ -100,13 +126,16 @@ def _merge(slices: list[Slice], target: int) -> Iterable[Slice]:
 
 
 def _spread(slices: list[Slice], wanted: int) -> Iterable[Slice]:
-    """Cut by rows, larger slices into more parts; a stored batch is then read by several tasks."""
+    """Larger slices into more parts; a stored batch is then read by several tasks."""
     total = sum(s.rows for s in slices)
     for one in slices:
-        parts = min(one.rows, -(-wanted * one.rows // total))
-        cuts = [one.start + one.rows * i // parts for i in range(parts + 1)]
-        for start, end in itertools.pairwise(cuts):
-            yield replace(one, start=start, end=end, bytes=one.bytes // parts)
+        yield from _by_rows(one, min(one.rows, -(-wanted * one.rows // total)))
 
 
-__all__ = ["MOST_TASKS", "WHOLE", "Piece", "Slice", "Split", "plan", "ranges"]
+def _by_rows(one: Slice, parts: int) -> Iterable[Slice]:
+    cuts = [one.start + one.rows * i // parts for i in range(parts + 1)]
+    for start, end in itertools.pairwise(cuts):
+        yield replace(one, start=start, end=end, bytes=one.bytes // parts)
+
+
+__all__ = ["MOST_TASKS", "WHOLE", "Piece", "Shape", "Slice", "Split", "plan", "ranges"]

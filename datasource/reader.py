@@ -10,14 +10,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from dledger.datasource.bounds import Bound, Kind
 from dledger.datasource.log import Address, Log, fetch
 from dledger.datasource.loss import check_order, keep_or_fail, report
-from dledger.datasource.offsets import Positions, resolve
+from dledger.datasource.offsets import Positions
+from dledger.datasource.option_table import BATCH
 from dledger.datasource.options import Options, need_group, need_topics, parse_options
-from dledger.datasource.planning import Slice, plan
+from dledger.datasource.planning import Shape, Slice, plan
+from dledger.datasource.resolving import Edges, resolve
 from dledger.datasource.rows import table_rows
 from dledger.datasource.schema import check_read_schema
-from dledger.errors import ConfigError, OffsetOutOfRange
+from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.messages.client import TopicInfo
 
 
@@ -39,36 +42,46 @@ class LogReader(DataSourceReader):
     """Reads topics from offsets to offsets; both are fixed when the read is planned."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self.options = parse_options(options)
+        self.options = parse_options(options, BATCH)
         need_group(self.options)
         need_topics(self.options)
         check_read_schema(schema, self.options.include_headers)
-        if self.options.starting == "latest":
+        starting, ending = self.options.starting, self.options.ending
+        if starting is not None and starting.kind is Kind.LATEST:
             raise ConfigError("'startingOffsets' latest would read nothing in a batch: write earliest or JSON")
-        if self.options.ending == "earliest":
+        if ending is not None and ending.kind is Kind.EARLIEST:
             raise ConfigError("'endingOffsets' earliest would read nothing: write latest or JSON")
 
     def partitions(self) -> Sequence[InputPartition]:
         """Resolve both offsets and cut what lies between into tasks."""
         log = Log(self.options)
-        infos = log.topics(self.options.topics)
-        ids = {name: info.log_id for name, info in infos.items()}
-        begins, ends = log.begins(ids), log.ends(ids)
-        starts = resolve("startingOffsets", self.options.starting or "earliest", begins, ends)
-        ends = resolve("endingOffsets", self.options.ending or "latest", begins, ends)
-        check_order(starts, ends, "'startingOffsets' and 'endingOffsets'")
-        starts = keep_or_fail(starts, ends, begins, self.options.fail_on_data_loss)
+        infos = log.select()
+        if not infos:
+            raise TopicNotFound(
+                f"no topic of {self.options.address} fits option 'subscribePattern', {self.options.selection.pattern!r}"
+                f"; topics there: {log.some_names()}"
+            )
+        edges = Edges.of(log, {name: info.log_id for name, info in infos.items()})
+        starts = resolve(self.options.starting or Bound(Kind.EARLIEST, "startingOffsets"), edges, log)
+        ends = resolve(self.options.ending or Bound(Kind.LATEST, "endingOffsets"), edges, log)
+        check_order(starts, ends, f"{_said(self.options.starting)} and {_said(self.options.ending)}")
+        starts = keep_or_fail(starts, ends, edges.begins, self.options.fail_on_data_loss)
         return plan_slices(log, self.options, infos, starts, ends)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_slice(partition)
 
 
+def _said(bound: Bound | None) -> str:
+    return repr(bound.option) if bound is not None else "the default"
+
+
 def plan_slices(
     log: Log, options: Options, infos: Mapping[str, TopicInfo], starts: Positions, ends: Positions
 ) -> list[InputPartition]:
     """The tasks that read [starts, ends)."""
-    slices = plan(starts, ends, log.split, options.min_partitions, os.cpu_count() or 2)
+    shape = Shape(options.min_partitions, options.max_task_records, options.max_task_bytes, os.cpu_count() or 2)
+    slices = plan(starts, ends, log.split, shape)
     return [_input(log.found(), options, infos[one.topic].topic_id, one) for one in slices]
 
 

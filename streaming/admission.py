@@ -1,18 +1,68 @@
-"""How much one micro-batch takes: rows and bytes together, over all partitions. Pure."""
+"""How much one micro-batch takes, and when: rows, bytes and a least number of rows together, over all partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
+
 from dledger.datasource.offsets import Positions
+from dledger.datasource.options import Limits
 from dledger.datasource.planning import WHOLE, Piece, Slice, ranges
+from dledger.errors import ConfigError
 
 STEPS: Final = 8
 """Into so many pieces a partition's share of the byte limit is cut, so that little of it is left unused."""
 
 Split = Callable[[str, int, int, int, int, int], list[Piece]]
 """(topic, partition, start, end, target bytes, most pieces) -> pieces at the borders of stored batches."""
+
+
+def limits_for(limit: ReadLimit, limits: Limits) -> Limits:
+    """The options' limits under the one that Spark puts on this batch: `getDefaultReadLimit`, or the trigger's.
+
+    Raises:
+        ConfigError: a limit that is for sources of another kind.
+    """
+    match limit:
+        case ReadAllAvailable():
+            return Limits(bytes=None)
+        case ReadMaxRows():
+            return replace(limits, rows=limit.max_rows)
+        case ReadMaxBytes():
+            return replace(limits, bytes=limit.max_bytes)
+        case ReadMinRows():
+            return replace(limits, least_rows=limit.min_rows)
+    raise ConfigError(f"this source cannot limit a batch by {type(limit).__name__}")
+
+
+class Pace:
+    """Holds a batch back until it has its least number of rows, or its first one has waited long enough.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._empty_at: float | None = None  # nothing was unread then; None: how long it waits is not known
+        self.holding = False
+
+    def go(self, backlog: int, limits: Limits, patient: bool) -> bool:
+        """Whether a batch is due now that ``backlog`` records are unread; never when there is none.
+
+        Args:
+            patient: False where a batch that waits would end the query instead.
+        """
+        now = self._clock()
+        known, since = self._empty_at is not None, self._empty_at or 0.0
+        few = 0 < backlog < limits.least_rows
+        self.holding = few and patient and known and (now - since) * 1000 < limits.delay_ms
+        if not self.holding:
+            self._empty_at = now
+        return backlog > 0 and not self.holding
 
 
 def admit(
@@ -87,4 +137,4 @@ def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
     return [_until(backlog[i], end) for i, end in sorted(taken.items())]
 
 
-__all__ = ["Split", "admit", "shares"]
+__all__ = ["Pace", "Split", "admit", "limits_for", "shares"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from dledger.batch.records import decode_batch, encode_batch
 from dledger.client import Committed
+from dledger.client.results import GroupOffsets
 from dledger.errors import OffsetOutOfRange, TopicExists, TopicNotFound, TransactionError
 from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
 from dledger.messages.codes import Code
@@ -80,6 +81,8 @@ class FakeGroup:
         self.committed: dict[str, tuple[int, Committed]] = {}
         self.append_fault: list[Exception] = []
         self.waits: list[int] = []
+        self.known: list[Any] = []
+        self.consumers: dict[str, dict[str, dict[int, int]]] = {}
         self.made = 0
         GROUPS[address] = self
 
@@ -90,6 +93,11 @@ class FakeGroup:
         info = TopicInfo(name=name, topic_id=self.made, log_id=str(uuid.uuid4()), partitions=partitions)
         self.by_name[name] = FakeTopic(info, [FakePartition() for _ in range(partitions)])
         return info
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        topic = self.by_name[name]
+        topic.info = replace(topic.info, partitions=partitions)
+        topic.partitions += [FakePartition() for _ in range(partitions - len(topic.partitions))]
 
     def delete_topic(self, name: str) -> None:
         del self.by_name[name]
@@ -129,6 +137,7 @@ class FakeGroup:
         **_: Any,
     ) -> OffsetsResponse:
         self.waits.append(wait_ms)
+        self.known.append(newer_than)
         found = {t: self.by_name[self.topic(t).name] for t in topics}
         return OffsetsResponse(
             code=Code.SUCCESS,
@@ -138,6 +147,26 @@ class FakeGroup:
             },
             log_ids={t: topic.info.log_id for t, topic in found.items()},
         )
+
+    def offsets_at(self, times_us: Mapping[str, Mapping[int, int]], **_: Any) -> OffsetsResponse:
+        found: dict[str, dict[int, int]] = {}
+        for topic, times in times_us.items():
+            for partition, time in times.items():
+                stamps = [
+                    (one.base + i, stamp)
+                    for one in self.by_name[self.topic(topic).name].partitions[partition].batches
+                    for i, stamp in enumerate(decode_batch(one.body)[1]["timestamp"].cast(pa.int64()).to_pylist())
+                ]
+                found.setdefault(topic, {})[partition] = next((o for o, stamp in stamps if stamp >= time), -1)
+        ids = {topic: self.topic(topic).log_id for topic in times_us}
+        return OffsetsResponse(code=Code.SUCCESS, offsets=found, log_ids=ids)
+
+    def commit_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        for topic, partitions in offsets.items():
+            self.consumers.setdefault(group, {}).setdefault(topic, {}).update(partitions)
+
+    def group(self, name: str) -> GroupOffsets:
+        return GroupOffsets(name, self.consumers.get(name, {}))
 
     def split(
         self, topic: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int = 10_000

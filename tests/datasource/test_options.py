@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from dledger.datasource.options import OPTIONS, need_group, need_topics, parse_options
+from dledger.datasource.option_table import MEANT, OPTIONS, Option
+from dledger.datasource.options import Limits, need_group, need_topics, parse_options
 from dledger.errors import ConfigError, UnknownOption
 
 SERVERS = {"dledger.bootstrap.servers": "a:1"}
@@ -14,7 +18,7 @@ SERVERS = {"dledger.bootstrap.servers": "a:1"}
 def test_options_in_any_case_mean_the_same() -> None:
     given = CaseInsensitiveDict({"SUBSCRIBE": "a, b", "maxoffsetspertrigger": "7", "failOnDataLoss": "FALSE"})
     options = parse_options(given)
-    assert (options.topics, options.max_offsets, options.fail_on_data_loss) == (("a", "b"), 7, False)
+    assert (options.selection.names, options.limits.rows, options.fail_on_data_loss) == (("a", "b"), 7, False)
 
 
 @pytest.mark.parametrize(
@@ -37,20 +41,89 @@ def test_an_option_that_spark_adds_is_tolerated(name: str) -> None:
     assert parse_options({name: "x"}) == parse_options({})
 
 
-def test_every_row_of_the_table_is_taken_by_the_parser() -> None:
+SAMPLES = {
+    "replicas": {"replicas": "3"},
+    "dledger.bootstrap.servers": {"dledger.bootstrap.servers": "h:1"},
+    "bootstrap.servers": {"bootstrap.servers": "h:1"},
+    "dledger.peers": {"dledger.peers": "n0-h:1", "dledger.selfId": "n0"},
+    "dledger.selfId": {"dledger.peers": "n0-h:1", "dledger.selfId": "n0"},
+    "assign": {"assign": '{"a": [0]}'},
+    "startingOffsets": {"startingOffsets": "earliest"},
+    "startingTimestamp": {"startingTimestamp": "5"},
+    "startingOffsetsByTimestamp": {"startingOffsetsByTimestamp": '{"a": {"0": 5}}'},
+    "startingOffsetsByTimestampStrategy": {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latest"},
+    "endingOffsets": {"endingOffsets": "-100"},
+    "endingTimestamp": {"endingTimestamp": "5"},
+    "endingOffsetsByTimestamp": {"endingOffsetsByTimestamp": '{"a": {"0": 5}}'},
+    "groupId": {"startingOffsets": "committed", "groupId": "g"},
+    "maxOffsetsPerTrigger": {"maxOffsetsPerTrigger": "1"},
+    "minOffsetsPerTrigger": {"minOffsetsPerTrigger": "2"},
+    "maxTriggerDelay": {"minOffsetsPerTrigger": "2", "maxTriggerDelay": "1s"},
+    "maxBytesPerTrigger": {"maxBytesPerTrigger": "1k"},
+    "minPartitions": {"minPartitions": "1"},
+    "maxRecordsPerPartition": {"maxRecordsPerPartition": "5"},
+    "maxBytesPerPartition": {"maxBytesPerPartition": "1m"},
+    "failOnDataLoss": {"failOnDataLoss": "false"},
+    "onTopicRecreate": {"onTopicRecreate": "restart"},
+    "fetch.maxWaitMs": {"fetch.maxWaitMs": "50"},
+    "includeHeaders": {"includeHeaders": "true"},
+    "createTopic": {"createTopic": "false"},
+    "createTopic.partitions": {"createTopic.partitions": "2"},
+    "compression": {"compression": "zstd"},
+    "txnTimeout": {"txnTimeout": "5m"},
+}
+
+
+def without(given: dict[str, str], name: str) -> dict[str, str]:
+    """What is left when an option and those that need it are taken away."""
+    together = {"dledger.peers", "dledger.selfId"}
+    gone = together if name in together else {name}
+    rest = {key: value for key, value in given.items() if key not in gone}
+    return {} if name == "groupId" else rest
+
+
+@pytest.mark.parametrize("name", [option.name for option in OPTIONS if "*" not in option.name])
+def test_every_row_of_the_table_changes_what_the_parser_gives(name: str) -> None:
     """No option is documented and not read."""
-    samples = {"replicas": "3", "dledger.peers": "n0-h:1", "dledger.selfId": "n0", "startingOffsets": "earliest",
-               "endingOffsets": "latest", "maxOffsetsPerTrigger": "1", "maxBytesPerTrigger": "1k", "minPartitions": "1",
-               "failOnDataLoss": "false", "includeHeaders": "true", "createTopic": "false",
-               "createTopic.partitions": "2", "compression": "zstd", "txnTimeout": "5m", "bootstrap.servers": "h:1",
-               "dledger.bootstrap.servers": "h:1"}  # fmt: skip
-    for option in OPTIONS:
-        if "*" in option.name:
-            continue
-        given = {option.name: samples.get(option.name, "x")}
-        if option.name in {"dledger.peers", "dledger.selfId"}:
-            given = {"dledger.peers": "n0-h:1", "dledger.selfId": "n0"}
-        assert parse_options(given) != parse_options({}), option.name
+    given = SAMPLES.get(name, {name: "x"})
+    assert parse_options(given) != parse_options(without(given, name))
+
+
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o.where != "all"], ids=lambda o: o.name)
+@pytest.mark.parametrize("use", ["batch read", "stream read", "write"])
+def test_an_option_is_refused_where_it_says_nothing(option: Option, use: str) -> None:
+    given = {option.name: SAMPLES.get(option.name, {option.name: "x"})[option.name]}
+    if use in option.where.split(", "):
+        check_use(given, use)
+    else:
+        with pytest.raises(ConfigError, match=f"option '{re.escape(option.name)}' is for .* says nothing to a {use}"):
+            parse_options(given, use)
+
+
+def check_use(given: Mapping[str, str], use: str) -> None:
+    """Whatever else may be missing beside this one option, it is not the use."""
+    said = ""
+    try:
+        parse_options(given, use)
+    except ConfigError as error:
+        said = str(error)
+    assert "says nothing" not in said
+
+
+def test_limits_of_a_micro_batch() -> None:
+    """A batch that nothing limits would be all of a long backlog, so something always does unless told otherwise."""
+    assert parse_options({}).limits == Limits(None, 1 << 30, 0, 900_000)
+    assert parse_options({"maxOffsetsPerTrigger": "7"}).limits == Limits(7, None, 0, 900_000)
+    assert parse_options({"maxBytesPerTrigger": "none"}).limits == Limits(None, None, 0, 900_000)
+    given = {"maxOffsetsPerTrigger": "7", "maxBytesPerTrigger": "2k", "minOffsetsPerTrigger": "3",
+             "maxTriggerDelay": "1s"}  # fmt: skip
+    assert parse_options(given).limits == Limits(7, 2048, 3, 1000)
+
+
+@pytest.mark.parametrize("name", list(MEANT))
+def test_an_option_of_the_kafka_connector_is_refused_with_its_name_here(name: str) -> None:
+    with pytest.raises(UnknownOption, match=f"what it does is '{MEANT[name]}' here"):
+        parse_options({name: "1"})
 
 
 @pytest.mark.parametrize(
@@ -59,10 +132,18 @@ def test_every_row_of_the_table_is_taken_by_the_parser() -> None:
         ({"maxOffsetsPerTrigger": "0"}, "at least 1"),
         ({"maxBytesPerTrigger": "lots"}, "whole number"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
-        ({"startingOffsets": "{"}, "earliest, latest or offsets"),
-        ({"startingOffsets": '{"a": {"0": -3}}'}, "offset -3"),
-        ({"startingOffsets": '{"a": {}}'}, "no partition"),
-        ({"startingOffsets": "[1]"}, "earliest, latest or offsets"),
+        ({"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "2"}, "'minOffsetsPerTrigger' is 3, above.*2"),
+        ({"maxTriggerDelay": "1m"}, "give that too"),
+        ({"minOffsetsPerTrigger": "3", "maxTriggerDelay": "soon"}, "30s, 10m or 2h"),
+        ({"maxBytesPerPartition": "none"}, "whole number"),
+        ({"onTopicRecreate": "ignore"}, "fail or restart"),
+        ({"fetch.maxWaitMs": "long"}, "500ms"),
+        ({"startingOffsets": "committed"}, "by whom.*'groupId'"),
+        ({"groupId": "g"}, "'startingOffsets' to committed"),
+        ({"startingOffsets": "committed", "groupId": "g h"}, "option 'groupId' 'g h'"),
+        ({"startingOffsets": "{"}, "earliest, latest, committed"),
+        ({"endingOffsets": "soon"}, "option 'endingOffsets' is 'soon'"),
+        ({"subscribePattern": "*"}, "option 'subscribePattern'"),
         ({"compression": "gzip"}, "none, lz4 or zstd"),
         ({"dledger.bootstrap.servers": "nowhere"}, "host:port"),
         ({"path": "s3://bucket/log"}, "local disk"),

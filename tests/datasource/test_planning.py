@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.datasource import planning
-from dledger.datasource.planning import Piece, Slice, plan
+from dledger.datasource.planning import Piece, Shape, Slice, plan
 
 MIB = 1 << 20
 Layout = dict[tuple[str, int], list[tuple[int, int]]]
@@ -50,15 +50,27 @@ def records(slices: list[Slice]) -> list[tuple[str, int, int]]:
     return [(s.topic, s.partition, offset) for s in slices for offset in range(s.start, s.end)]
 
 
-@given(layouts, st.integers(0, 40), st.integers(0, 3))
-def test_a_plan_reads_every_record_once_and_in_order(layout: Layout, min_partitions: int, skip: int) -> None:
+@given(
+    layouts,
+    st.integers(0, 40),
+    st.integers(0, 3),
+    st.one_of(st.none(), st.integers(1, 60)),
+    st.one_of(st.none(), st.integers(1, 80 * MIB)),
+)
+def test_a_plan_reads_every_record_once_and_in_order(
+    layout: Layout, min_partitions: int, skip: int, most_rows: int | None, most_bytes: int | None
+) -> None:
     ends = ends_of(layout)
     starts = {t: {p: min(skip, end) for p, end in parts.items()} for t, parts in ends.items()}
-    slices = plan(starts, ends, splitter(layout), min_partitions)
+    slices = plan(starts, ends, splitter(layout), Shape(min_partitions, most_rows, most_bytes))
     wanted = [(t, p, o) for t in sorted(ends) for p in sorted(ends[t]) for o in range(starts[t][p], ends[t][p])]
     assert records(slices) == wanted
     assert all(s.rows > 0 for s in slices)
     assert len(slices) >= min(min_partitions, len(wanted))
+    assert all(s.rows <= (most_rows or s.rows) for s in slices)
+    for one in slices:
+        stored = splitter(layout, 999)(one.topic, one.partition, one.start, one.end, 1)
+        assert most_bytes is None or len(stored) == 1 or sum(piece.bytes for piece in stored) <= most_bytes
 
 
 def test_a_small_read_has_one_task_for_each_partition() -> None:
@@ -69,11 +81,12 @@ def test_a_small_read_has_one_task_for_each_partition() -> None:
 
 def test_a_large_partition_is_cut_between_stored_batches_for_its_cores() -> None:
     layout: Layout = {("a", 0): [(1000, 4 * MIB)] * 64}
-    slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout), cores=2)
+    slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout), Shape(cores=2))
     assert [s.bytes // MIB for s in slices] == [32] * 8
     assert all(s.start % 1000 == 0 for s in slices)
-    assert [s.bytes // MIB for s in plan({"a": {0: 0}}, ends_of(layout), splitter(layout), cores=64)] == [16] * 16
-    assert [s.bytes // MIB for s in plan({"a": {0: 0}}, ends_of(layout), splitter(layout), cores=1)] == [64] * 4
+    for cores, sizes in ((64, [16] * 16), (1, [64] * 4)):
+        slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout), Shape(cores=cores))
+        assert [s.bytes // MIB for s in slices] == sizes
 
 
 def test_a_huge_read_has_larger_tasks_in_place_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from dledger.datasource.loss import check_order, keep_or_fail
-from dledger.datasource.offsets import StreamOffset, batch_start, parse_positions, resolve
+from dledger.datasource.offsets import StreamOffset, batch_start
 from dledger.errors import ConfigError, OffsetOutOfRange
-
-BEGINS, ENDS = {"t": {0: 5, 1: 0}}, {"t": {0: 9, 1: 3}}
 
 
 def test_an_offset_in_the_checkpoint_has_the_documented_form() -> None:
@@ -50,23 +48,11 @@ def test_a_batch_without_a_known_start_is_refused() -> None:
         batch_start(StreamOffset({"t": {0: 1}}, {"t": "x"}), StreamOffset({"t": {0: 1, 1: 1}}, {"t": "x"}))
 
 
-def test_offsets_of_an_option_are_resolved_against_what_is_kept() -> None:
-    assert resolve("o", "earliest", BEGINS, ENDS) == BEGINS
-    assert resolve("o", "latest", BEGINS, ENDS) == ENDS
-    assert resolve("o", parse_positions("o", '{"t": {"0": -2, "1": -1}}'), BEGINS, ENDS) == {"t": {0: 5, 1: 3}}
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "message"),
-    [
-        ('{"t": {"0": 5}}', ConfigError, "missing: t/1"),
-        ('{"t": {"0": 5, "1": 0, "2": 0}}', ConfigError, "not subscribed: t/2"),
-        ('{"t": {"0": 10, "1": 0}}', OffsetOutOfRange, "from 5 up to, not including, 9"),
-    ],
-)
-def test_offsets_of_an_option_that_do_not_fit_are_refused(text: str, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        resolve("o", parse_positions("o", text), BEGINS, ENDS)
+def test_a_topic_that_was_created_again_starts_where_the_end_says() -> None:
+    end = StreamOffset({"t": {0: 3}}, {"t": "new"}, begin={"t": {0: 0}})
+    assert batch_start(StreamOffset({"t": {0: 7}}, {"t": "old"}), end) == {"t": {0: 0}}
+    with pytest.raises(ConfigError, match="does not say where"):
+        batch_start(StreamOffset({"t": {0: 7}}, {"t": "old"}), StreamOffset({"t": {0: 9}}, {"t": "new"}))
 
 
 def test_lost_records_are_an_error_that_names_every_range() -> None:

@@ -14,7 +14,7 @@ import pytest
 import dledger
 from dledger.cli.main import main
 from dledger.config import ClientConfig, GroupConfig, NodeConfig
-from dledger.datasource.options import OPTIONS
+from dledger.datasource.option_table import OPTIONS
 
 TOP = Path(__file__).resolve().parents[2]
 DOCS = [TOP / "README.md", TOP / "examples" / "README.md", *sorted((TOP / "docs").glob("*.md"))]

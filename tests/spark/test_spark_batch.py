@@ -73,6 +73,18 @@ def test_a_task_that_fails_and_runs_again_writes_once(spark: SparkSession, table
     assert sorted(map(int, table.values(topic))) == list(range(60_000))
 
 
+def test_a_read_between_times_has_exactly_the_records_between_them(table: Any, topic: str, client: Client) -> None:
+    """Records of one stored batch lie on both sides of each bound."""
+    client.create_topic(topic, 2)
+    for partition in range(2):
+        values = [f"{partition}-{i}".encode() for i in range(100)]
+        client.append(topic, values, timestamps=[1_000_000 + 1000 * i for i in range(100)], partition=partition)
+    until = "1970-01-01T00:00:01.020Z"
+    read = table.read(topic, startingTimestamp=1010, endingTimestamp=until, maxRecordsPerPartition=3)
+    assert read.rdd.getNumPartitions() == 8
+    assert sorted(row.value.decode() for row in read.collect()) == [f"{p}-{i}" for p in range(2) for i in range(10, 20)]
+
+
 def test_an_empty_frame_and_an_empty_topic_are_no_trouble(spark: SparkSession, table: Any, topic: str) -> None:
     table.write(spark.range(0).selectExpr("CAST(id AS STRING) AS value"), topic, createTopic=True)
     table.write(spark.range(1).selectExpr("'x' AS value"), topic)
@@ -86,7 +98,7 @@ def test_an_empty_frame_and_an_empty_topic_are_no_trouble(spark: SparkSession, t
         (lambda t, topic: t.read(topic, startingOffset="earliest"), "did you mean 'startingOffsets'"),
         (lambda t, topic: t.read("nowhere").count(), "topic 'nowhere' does not exist"),
         (lambda t, topic: t.read(topic, startingOffsets=f'{{"{topic}": {{"0": 9}}}}').count(), "not including, 1"),
-        (lambda t, topic: t.read(topic, startingOffsets="{").count(), "write earliest, latest or offsets as in"),
+        (lambda t, topic: t.read(topic, startingOffsets="{").count(), "latest, committed.*or offsets as in"),
         (lambda t, topic: t.write(t.spark.range(1), topic), r"column 'id' \(bigint\) cannot be written"),
         (lambda t, topic: t.write(t.spark.range(1).selectExpr("id AS value"), topic), "CAST\\(value AS STRING\\)"),
         (lambda t, topic: t.write(t.spark.sql("SELECT 'x' AS value")), "which topic"),

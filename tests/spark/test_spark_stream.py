@@ -106,7 +106,7 @@ def test_a_stream_from_latest_loses_nothing_when_its_first_batch_fails(
             class Reader(LogStreamReader):
                 def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
                     begin = StreamOffset.from_json(start).logs
-                    while self.log.ends(self.ids, newer_than=begin, wait_ms=500) == begin:
+                    while self.log.look(begin, begin, 500).offsets == begin:
                         pass
                     return super().latestOffset(start, limit)
 
@@ -154,6 +154,34 @@ def test_both_limits_of_a_batch_hold_and_the_backlog_is_read(
     rows = [p.numInputRows for p in query.recentProgress if p.numInputRows]
     assert sum(rows) == 100
     assert max(rows) == 30
+
+
+def test_a_pattern_reads_topics_that_appear_under_the_running_query(
+    spark: SparkSession, table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    """And the rows of every batch are those between its offsets."""
+    client.create_topic(f"{topic}-a")
+    reader = spark.readStream.format("dledger").option("subscribePattern", f"{topic}-[a-c]")
+    writer = reader.load(table.path).writeStream.format("memory").queryName("found")
+    query = writer.option("checkpointLocation", checkpoint).start()
+    try:
+        query.processAllAvailable()
+        for name in ("b", "d", "c"):
+            client.create_topic(f"{topic}-{name}", 2)
+            for partition in range(2):
+                client.append(f"{topic}-{name}", [b"x"] * 5, partition=partition)
+        append(client, f"{topic}-a", 0, 7)
+        query.processAllAvailable()
+        progress = query.recentProgress
+    finally:
+        query.stop()
+    counts = spark.sql("SELECT topic, COUNT(*) FROM found GROUP BY topic").collect()
+    assert sorted(map(tuple, counts)) == [(f"{topic}-a", 7), (f"{topic}-b", 10), (f"{topic}-c", 10)]
+    assert sum(one.numInputRows for one in progress) == 27
+    latest = json.loads(progress[-1].sources[0].latestOffset)
+    assert {name: log["p"] for name, log in latest["logs"].items()} == {
+        f"{topic}-a": {"0": 7}, f"{topic}-b": {"0": 5, "1": 5}, f"{topic}-c": {"0": 5, "1": 5},
+    }  # fmt: skip
 
 
 def test_a_checkpoint_of_a_topic_that_was_created_again_is_refused(

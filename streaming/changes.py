@@ -1,0 +1,89 @@
+"""Topics that were deleted, created again, or taken off the options since the checkpoint was written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from dledger.datasource.log import View, check_ids
+from dledger.datasource.offsets import Positions, StreamOffset
+from dledger.datasource.options import Options
+from dledger.errors import TopicNotFound
+from dledger.messages.client import TopicInfo
+
+LOGGER: Final = logging.getLogger("dledger.spark")
+
+
+class Changes:
+    """What becomes of such topics: an error, or by the user's word a warning, once for each."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._told: set[str] = set()
+
+    def same(self, given: StreamOffset, view: View) -> set[str]:
+        """The topics of an offset that are still what they were.
+
+        Raises:
+            TopicRecreated: one was created again, and that is not wanted.
+            TopicNotFound: one is gone, and records of it may have been lost.
+        """
+        for topic, log_id in given.ids.items():
+            if topic not in view.ids:
+                self._gone(topic, given.logs[topic])
+            elif view.ids[topic] != log_id:
+                self._recreated(topic, log_id, view.ids, f"behind {_places(given.logs[topic])}")
+        return {topic for topic, log_id in given.ids.items() if view.ids.get(topic) == log_id}
+
+    def readable(
+        self, starts: Positions, last: StreamOffset, infos: Mapping[str, TopicInfo]
+    ) -> tuple[Positions, Positions]:
+        """The part of a planned batch [starts, last) that can still be read; raises as `same`."""
+        ids = {topic: info.log_id for topic, info in infos.items()}
+        kept: list[str] = []
+        for topic, ends in last.logs.items():
+            if ids.get(topic) == last.ids[topic]:
+                kept.append(topic)
+            elif topic in ids:
+                self._recreated(topic, last.ids[topic], ids, _ranges(starts[topic], ends))
+            elif starts[topic] != ends:
+                self._gone(topic, starts[topic], _ranges(starts[topic], ends))
+        return {topic: starts[topic] for topic in kept}, {topic: last.logs[topic] for topic in kept}
+
+    def _recreated(self, topic: str, log_id: str, ids: Mapping[str, str], what: str) -> None:
+        if not self._options.restart_recreated:
+            check_ids({topic: log_id}, ids)
+        self._tell(
+            f"topic {topic!r} was deleted and created again: records {what} of its former life (log id {log_id}) were "
+            "not read. Going on with the first record of the new one, because 'onTopicRecreate' is restart"
+        )
+
+    def _gone(self, topic: str, at: Mapping[int, int], what: str = "") -> None:
+        if not self._options.selection.fits(topic):
+            self._tell(
+                f"topic {topic!r} is no longer read: it was read up to {_places(at)}, and the options name it no more"
+            )
+            return
+        lost = what or f"behind {_places(at)}"
+        text = f"topic {topic!r} was deleted: records {lost} were not read, if there were any"
+        if self._options.fail_on_data_loss:
+            raise TopicNotFound(f"{text}; to go on without it set option 'failOnDataLoss' to false")
+        self._tell(f"{text}; going on without it because 'failOnDataLoss' is false")
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            LOGGER.warning("%s", text)
+
+
+def _places(offsets: Mapping[int, int]) -> str:
+    return ", ".join(f"offset {offset} of partition {partition}" for partition, offset in sorted(offsets.items()))
+
+
+def _ranges(starts: Mapping[int, int], ends: Mapping[int, int]) -> str:
+    parts = [f"{starts[p]} to {end - 1} of partition {p}" for p, end in sorted(ends.items()) if end > starts[p]]
+    return ", ".join(parts) or "of the batch, none,"
+
+
+__all__ = ["Changes"]

@@ -1,0 +1,185 @@
+"""Streams whose topics come, go and change while they run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from dledger_stream_engine import Crash, Query, numbers
+
+from dledger.datasource.offsets import StreamOffset
+from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
+
+
+def test_a_pattern_finds_new_topics_while_it_runs_and_reads_them_from_their_first_record(log: Any) -> None:
+    query = Query(log, subscribePattern="[a-t]")
+    query.trigger()
+    log.create_topic("b")
+    log.create_topic("z")
+    log.append("b", 0, numbers(7))
+    log.append("z", 0, numbers(99))
+    with pytest.raises(Crash):
+        query.trigger(crash_at="after the plan is kept")
+    log.append("b", 0, numbers(8))
+    assert query.drain() == numbers(7, 8)
+
+
+def test_a_pattern_that_fits_nothing_waits_without_asking_and_reads_what_comes(group: Any) -> None:
+    query = Query(group, subscribePattern="t.*", startingOffsets="latest")
+    query.trigger()
+    assert not query.trigger()
+    assert query.now > 0
+    assert group.waits == []
+    group.create_topic("t1")
+    group.append("t1", 0, numbers(1))
+    assert query.drain() == numbers(1)
+
+
+def test_a_topic_that_goes_while_its_pattern_looks_is_looked_for_anew(
+    log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.create_topic("u")
+    query = Query(log, subscribePattern="[tu]", startingOffsets="earliest", failOnDataLoss="false")
+    query.trigger()
+    log.append("t", 0, numbers(3))
+    real = log.offsets
+    gone = [True]
+
+    def offsets(*args: Any, **more: Any) -> Any:
+        if gone:
+            gone.pop()
+            log.delete_topic("u")
+        return real(*args, **more)
+
+    monkeypatch.setattr(log, "offsets", offsets)
+    assert query.drain() == numbers(0, 1, 2, 3)
+
+
+def test_a_deleted_topic_of_a_pattern_stops_the_query_or_is_left_out(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(log, subscribePattern=".*", startingOffsets="earliest")
+    query.trigger()
+    log.create_topic("u")
+    log.append("u", 0, numbers(3))
+    log.delete_topic("t")
+    with pytest.raises(TopicNotFound, match=r"'t' was deleted: records behind offset 3 of partition 0.*failOnDataLoss"):
+        query.trigger()
+    query.crash()
+    query.given["failOnDataLoss"] = "false"
+    assert query.drain() == numbers(0, 1, 2, 3)
+    assert caplog.text.count("'t' was deleted") == 1
+
+
+def test_a_planned_batch_of_a_deleted_topic_names_what_was_not_read(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(log, subscribePattern=".*", startingOffsets="earliest")
+    with pytest.raises(Crash):
+        query.trigger(crash_at="while reading")
+    log.delete_topic("t")
+    query.crash()
+    with pytest.raises(TopicNotFound, match="records 0 to 2 of partition 0 were not read"):
+        query.trigger()
+    query.crash()
+    query.given["failOnDataLoss"] = "false"
+    assert query.drain() == []
+    assert "records 0 to 2 of partition 0" in caplog.text
+
+
+def test_a_topic_that_was_created_again_is_read_anew_when_that_is_wanted(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(log, startingOffsets="earliest", onTopicRecreate="restart")
+    query.trigger()
+    log.delete_topic("t")
+    log.create_topic("t")
+    log.append("t", 0, numbers(10, 11))
+    with pytest.raises(Crash):
+        query.trigger(crash_at="while reading")
+    log.append("t", 0, numbers(12))
+    assert query.drain() == numbers(0, 1, 2, 10, 11, 12)
+    assert "records behind offset 3 of partition 0 of its former life" in caplog.text
+
+
+def test_a_planned_batch_of_a_former_topic_is_given_up_when_that_is_wanted(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(log, startingOffsets="earliest", onTopicRecreate="restart")
+    with pytest.raises(Crash):
+        query.trigger(crash_at="while reading")
+    log.delete_topic("t")
+    log.create_topic("t")
+    log.append("t", 0, numbers(10, 11))
+    assert query.drain() == numbers(10, 11)
+    assert "records 0 to 2 of partition 0 of its former life" in caplog.text
+
+
+def test_a_topic_with_a_longer_former_life_is_not_taken_for_a_log_that_lost_records(log: Any) -> None:
+    """The new one ends before the old one did: without the log id that would look like lost records, or like none."""
+    for policy, error in (("fail", TopicRecreated), ("restart", None)):
+        query = Query(log, startingOffsets="earliest", onTopicRecreate=policy)
+        query.trigger()
+        log.delete_topic("t")
+        log.create_topic("t")
+        if error is not None:
+            with pytest.raises(error):
+                query.trigger()
+            log.append("t", 0, numbers(0, 1, 2))
+        else:
+            assert query.drain() == numbers(0, 1, 2)
+
+
+def test_partitions_that_a_topic_gains_are_read_from_their_first_record(log: Any) -> None:
+    query = Query(log)
+    query.trigger()
+    log.add_partitions("t", 2)
+    log.append("t", 1, numbers(7))
+    with pytest.raises(Crash):
+        query.trigger(crash_at="after the plan is kept")
+    log.append("t", 1, numbers(8))
+    assert query.drain() == numbers(7, 8)
+
+
+def test_assigned_partitions_alone_are_read(group: Any) -> None:
+    group.create_topic("t", 3)
+    for partition in range(3):
+        group.append("t", partition, numbers(partition))
+    query = Query(group, assign='{"t": [0, 2]}', startingOffsets='{"t": {"0": 0, "2": -2}}')
+    assert sorted(query.drain()) == numbers(0, 2)
+    with pytest.raises(OffsetOutOfRange, match="names partition 5"):
+        Query(group, assign='{"t": [5]}').trigger()
+
+
+def test_a_topic_that_the_options_name_no_more_is_told_of(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+    log.create_topic("u")
+    query = Query(log, subscribe="t,u")
+    query.trigger()
+    query.crash()
+    query.given["subscribe"] = "u"
+    log.append("u", 0, numbers(5))
+    assert query.drain() == numbers(5)
+    assert "'t' is no longer read: it was read up to offset 3 of partition 0" in caplog.text
+
+
+def test_a_stream_starts_by_time_and_keeps_that_start_through_a_crash(group: Any) -> None:
+    group.create_topic("t")
+    times = pa.array([1000, 2000, 3000], pa.timestamp("us", tz="UTC"))
+    group.append("t", 0, numbers(1, 2, 3), timestamp=times)
+    query = Query(group, startingTimestamp="2")
+    with pytest.raises(Crash):
+        query.trigger(crash_at="while reading")
+    group.expire("t", 0, 0)
+    assert query.drain() == numbers(2, 3)
+    assert StreamOffset.from_json(json.loads(query.offsets[0])).begin == {"t": {0: 1}}
+
+
+def test_a_stream_starts_where_its_group_is(log: Any) -> None:
+    log.commit_offsets("g", {"t": {0: 2}})
+    query = Query(log, startingOffsets="committed", groupId="g")
+    with pytest.raises(Crash):
+        query.trigger(crash_at="while reading")
+    log.commit_offsets("g", {"t": {0: 3}})
+    assert query.drain() == numbers(2)
