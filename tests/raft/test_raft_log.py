@@ -97,6 +97,16 @@ def test_the_cache_keeps_the_newest_entries_within_its_bytes():
     assert log.cached(Index(80), Index(100)) is None
 
 
+def test_entries_that_the_cache_gave_up_go_when_a_cut_leaves_few_others():
+    log = RaftLog(LogSummary(), 1000)
+    entries = log_of(*[0] * 24, body=b"12")
+    for entry in entries:
+        log.append([entry])
+    assert 0 < log._head < log._head * 4 < len(log._cache)
+    log.truncate(Index(log.end_index - 12))
+    assert not log._head
+
+
 def test_an_entry_larger_than_the_cache_is_cached_while_it_is_the_newest():
     log = RaftLog(LogSummary(), 10)
     entries = log_of(0, 0, body=b"x" * 100)

@@ -156,6 +156,7 @@ class RaftLog:
             self.end = LogEnd(Position(self._terms[-1] if keep else NO_TERM, after), UNKNOWN_POS, 0)
         cached = after + 1 - self._cache[self._head].index if self._head < len(self._cache) else 0
         del self._cache[self._head + max(0, cached) :]
+        self._compact()
         self.durable_index = min(self.durable_index, after)
         self.generation += 1
         self._last_slice = None
