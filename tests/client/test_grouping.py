@@ -43,6 +43,11 @@ def test_append_in_parts_that_are_all_written_reaches_from_the_first_to_the_last
     assert answer(5, 9) == [Appended("t", 0, 5, 11)]
 
 
+def test_append_whose_parts_are_answered_in_another_order_reaches_from_the_first_to_the_last() -> None:
+    """After a change of connection, a repeat is known at once while an earlier part still waits for its quorum."""
+    assert answer(9, 5) == [Appended("t", 0, 5, 11)]
+
+
 def test_append_of_which_no_part_was_written_fails_definitely() -> None:
     assert answer(FENCED, FENCED) == [FENCED]
 

@@ -23,19 +23,19 @@ class Promise(Protocol):
 
 class Pending:
     """One append: done when all its records are. Cut into several entries, ``start`` is the first one's and ``end`` the
-    last one's; records of other producers may lie between.
+    last one's, in whatever order they are answered; records of other producers may lie between.
 
     It fails when all its entries are decided and one of them failed, and definitely only if none was written.
     """
 
-    __slots__ = ("error", "future", "left", "partition", "start", "topic")
+    __slots__ = ("end", "error", "future", "left", "partition", "start", "topic")
 
     def __init__(self, future: Promise, topic: str, partition: int, count: int) -> None:
         self.future = future
         self.topic = topic
         self.partition = partition
         self.left = count
-        self.start = -1
+        self.start = self.end = -1
         self.error: DLedgerError | None = None
 
     def answered(self, result: int | DLedgerError, count: int) -> None:
@@ -44,14 +44,15 @@ class Pending:
         if isinstance(result, DLedgerError):
             if self.error is None or self.error.definite:
                 self.error = result
-        elif self.start < 0:
-            self.start = result
+        else:
+            self.start = result if self.start < 0 else min(self.start, result)
+            self.end = max(self.end, result + count)
         if self.left:
             return
         if self.error is not None:
             self.future.set_exception(self._whole(self.error))
-        elif not isinstance(result, DLedgerError):
-            self.future.set_result(Appended(self.topic, self.partition, self.start, result + count))
+        else:
+            self.future.set_result(Appended(self.topic, self.partition, self.start, self.end))
 
     def _whole(self, error: DLedgerError) -> DLedgerError:
         """What an error of one part says of the whole append."""
