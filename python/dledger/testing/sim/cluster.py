@@ -153,7 +153,8 @@ class Node:
         """The process ends by itself, which only its disk may make it do."""
         if loop.dead:
             return
-        if not isinstance(error, StorageError) or not self.disk.harmed or DEFECT in str(error):
+        disk = self.disk
+        if not isinstance(error, StorageError) or not (disk.harmed or disk.hog) or DEFECT in str(error):
             self.world.breaks("defect", f"{self.name} ended by itself: {type(error).__name__}: {error}", error)
         self.world.story.tell(self.name, f"ends: {error}")
         self.kill(power=False)

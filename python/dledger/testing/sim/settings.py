@@ -74,13 +74,13 @@ def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = ()) -> Plan:
         topics=rng.between(1, 2),
         faults=chosen,
         safety_ms=safety_ms,
-        group=_group(rng.fork("group")),
+        group=_group(rng.fork("group"), nodes),
         node=_node(rng.fork("node"), chosen),
         client=_client(rng.fork("client")),
         tear=rng.pick((512, 4096)),
         sync_us=rng.pick((50, 500, 500, 5000)),
         network_us=rng.pick(((10, 100), (100, 1000), (100, 5000), (1000, 40_000))),
-        think_ms=rng.pick((100, 400, 1000, 2000)),
+        think_ms=rng.pick((200, 1000, 2000, 4000)),
         most_records=rng.pick((1, 4, 12, 40)),
         value_bytes=rng.pick((12, 40, 200)),
         fault_every_ms=rng.pick((700, 1500, 3000, 6000)),
@@ -90,8 +90,8 @@ def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = ()) -> Plan:
     return plan
 
 
-def _group(rng: Rng) -> dict[str, Any]:
-    heartbeat = rng.pick((50, 100, 100, 200, 300))
+def _group(rng: Rng, nodes: int) -> dict[str, Any]:
+    heartbeat = rng.pick((50 if nodes < 4 else 100, 100, 200, 300, 400))
     body = rng.pick((2 * KIB, 4 * KIB, 16 * KIB))
     return {
         "heartbeat_ms": heartbeat,
