@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -131,6 +132,26 @@ def test_leadership_is_handed_to_the_node_that_is_named(group: EmbeddedGroup) ->
     result = run("transfer", "n9", "-b", group.bootstrap_servers)
     assert result.exit_code == 2
     assert "n9" in result.stderr
+
+
+def test_admit_lets_a_node_of_an_embedded_group_back_in_whose_directory_was_lost(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with EmbeddedGroup(path, replicas=3, segment_bytes=16 << 20, index_file_bytes=1 << 20) as group:
+        with Client(group.bootstrap_servers) as client:
+            client.create_topic("t")
+            client.append("t", [b"a"])
+        lost = next(node for node in ("n0", "n1", "n2") if node != group.leader)
+        group.kill(lost)
+        shutil.rmtree(path / lost)
+        group.restart(lost)
+        assert "(not admitted)" in out("status", "-b", str(path))
+        assert "dledger admit " + lost in (path / lost / "node.log").read_text()
+        assert out("admit", lost, "-b", str(path)) == f"{lost} is admitted\n"
+        states = json.loads(out("status", "--json", "-b", str(path)))
+        assert states[group.leader]["admission"]["not_admitted"] == []
+        result = run("admit", "n9", "-b", str(path))
+        assert result.exit_code == 2
+        assert "not a member" in result.stderr
 
 
 def test_bench_measures_and_leaves_nothing_behind(group: EmbeddedGroup) -> None:

@@ -98,7 +98,7 @@ def beat(
 def beat_answer(node: RaftNode, of: NodeId, round_: int, code: Code = Code.SUCCESS, term: int | None = None) -> Any:
     return HeartBeatResponse(
         group="default", local_id=of, remote_id=node.node_id, term=node.term if term is None else Term(term),
-        code=code, round=round_,
+        code=code, round=round_, durable_index=node.watermarks.get(of, Index(-1)),
     )
 
 

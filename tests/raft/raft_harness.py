@@ -26,7 +26,17 @@ from typing import Any
 from dledger.config import GroupConfig
 from dledger.messages.codes import Code
 from dledger.messages.entry import Entry, HardState, LogEnd, chain_is_sound
-from dledger.messages.peer import PeerMessage, PushEntryResponse, PushType, VoteRequest, VoteResponse, VoteResult
+from dledger.messages.membership import Membership
+from dledger.messages.peer import (
+    MemberRequest,
+    MemberResponse,
+    PeerMessage,
+    PushEntryResponse,
+    PushType,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
 from dledger.raft import LogSummary, RaftNode, Ready
 from dledger.types import NO_INDEX, Index, NodeId, Role, Term
 
@@ -46,6 +56,7 @@ class SimDisk:
     entries: list[Entry] = field(default_factory=list)
     durable: int = 0
     hard_state: HardState = field(default_factory=HardState)
+    membership: Membership | None = None
 
     def append(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -147,7 +158,7 @@ class World:
         state.disk.durable = len(state.disk.entries)  # recovery rewrites and syncs the tail (D15)
         state.node = RaftNode(
             self.config, member, state.disk.hard_state, state.disk.summary(), self.random.randrange, self.now_ms,
-            self.cache_bytes,
+            self.cache_bytes, state.disk.membership,
         )
         self._wake(member)
         for other in self.config.members:
@@ -295,6 +306,9 @@ class World:
             self._may_crash()
             assert ready.hard_state.term >= disk.hard_state.term, "term goes back"
             disk.hard_state = ready.hard_state
+        if ready.membership is not None:
+            self._may_crash()
+            disk.membership = ready.membership
         if ready.truncate_to is not None:
             self._may_crash()
             assert ready.truncate_to >= disk.hard_state.commit_hint, "cut below a known commit"
@@ -410,6 +424,8 @@ class World:
     def _check_message(self, sender: NodeId, message: PeerMessage) -> None:
         disk = self.members[sender].disk
         is_pre = isinstance(message, VoteRequest) and message.pre_vote
+        if isinstance(message, MemberRequest | MemberResponse):
+            return
         if not is_pre and not isinstance(message, VoteResponse):
             assert message.term <= disk.hard_state.term, "sent before the term was saved"
         if isinstance(message, VoteResponse) and message.result is VoteResult.ACCEPT and not message.pre_vote:

@@ -265,6 +265,6 @@ def test_a_follower_that_lost_what_it_acknowledged_is_reported_and_filled_again(
     node.propose([b"a"], now_ms)
     node.step(pushed(node, N1, APPEND, 3, Code.INCONSISTENT_STATE, end=0), now_ms)
     ready = node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=0), now_ms)
-    assert any(fact.event == "follower_lost_data" for fact in ready.facts)
+    assert any(fact.event == "follower_fell_back" for fact in ready.facts)
     assert pushes(ready) == [(COMPARE, 0, [])]
     assert node.role is Role.LEADER

@@ -76,7 +76,7 @@ def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(play: Ca
         await client.offsets("t", stale=True)
         assert not asked.done()
         assert not append.done()
-        await group.start("n1")
+        await group.start("n1", "n2")
         metadata, answer = (await asked)[0], (await append)[0]
         leader = await group.leader()
         assert metadata.leader_id == leader.node.node_id

@@ -324,14 +324,15 @@ def test_numbers_of_messages_and_commands_do_not_move() -> None:
     assert {cls.__name__: kind for kind, cls in MESSAGES.items()} == {
         "HelloRequest": 1, "HelloResponse": 2, "VoteRequest": 16, "VoteResponse": 17, "HeartBeatRequest": 18,
         "HeartBeatResponse": 19, "PushEntryRequest": 20, "PushEntryResponse": 21, "LeadershipTransferRequest": 22,
-        "LeadershipTransferResponse": 23, "RepairRequest": 24, "RepairResponse": 25, "MetadataRequest": 32,
-        "MetadataResponse": 33, "AppendRequest": 34, "AppendResponse": 35, "ExecuteRequest": 36, "ExecuteResponse": 37,
-        "FetchRequest": 38, "FetchResponse": 39, "OffsetsRequest": 40, "OffsetsResponse": 41, "SplitRequest": 42,
-        "SplitResponse": 43, "GroupRequest": 44, "GroupResponse": 45, "StatusRequest": 46, "StatusResponse": 47,
-        "TransferRequest": 48, "TransferResponse": 49,
+        "LeadershipTransferResponse": 23, "RepairRequest": 24, "RepairResponse": 25, "MemberRequest": 26,
+        "MemberResponse": 27, "MetadataRequest": 32, "MetadataResponse": 33, "AppendRequest": 34, "AppendResponse": 35,
+        "ExecuteRequest": 36, "ExecuteResponse": 37, "FetchRequest": 38, "FetchResponse": 39, "OffsetsRequest": 40,
+        "OffsetsResponse": 41, "SplitRequest": 42, "SplitResponse": 43, "GroupRequest": 44, "GroupResponse": 45,
+        "StatusRequest": 46, "StatusResponse": 47,
+        "TransferRequest": 48, "TransferResponse": 49, "AdmitRequest": 50, "AdmitResponse": 51,
     }  # fmt: skip
     assert encode_command(CreateTopic(name="t", log_id="x", partitions=2)) == b"\x96\x01\xa1t\xa1x\x02\x80\xc2"
     assert [cls.__name__ for _, cls in sorted(COMMANDS.items())] == [
         "CreateTopic", "DeleteTopic", "InitProducer", "OpenStage", "CommitTransaction", "AbortTransaction", "Expire",
-        "CommitOffsets",
+        "CommitOffsets", "Admit",
     ]  # fmt: skip

@@ -22,6 +22,7 @@ from dledger.messages.client import TopicInfo
 from dledger.messages.codes import Code
 from dledger.messages.command import (
     AbortTransaction,
+    Admit,
     Command,
     CommitOffsets,
     CommitTransaction,
@@ -59,6 +60,9 @@ class Catalog:
         self.partitions: dict[int, Partition] = {}
         self.producers = Producers()
         self.transactions = Transactions(self.partitions.get)
+        self.members: dict[str, int] = {}
+        """The incarnation of each member that counts, by the entry `members_index`; empty before the first `Admit`."""
+        self.members_index: Index = NO_INDEX
         self.offsets_of_groups: dict[str, dict[int, dict[int, int]]] = {}
         self._dropped: list[tuple[int, str]] = []
 
@@ -172,6 +176,8 @@ class Catalog:
                 return self.transactions.abort(command)
             case CommitOffsets():
                 return self._commit_offsets(command)
+            case Admit():
+                return self._admit(command)
             case Expire():
                 self.transactions.expire(self.clock_ms)
                 self.producers.expire(index, self.clock_ms)
@@ -206,6 +212,12 @@ class Catalog:
             return CommandResult(Code.MALFORMED, str(error))
         session = self.producers.init(self.applied_index, command.producer_name, self.clock_ms)
         return CommandResult(_SUCCESS, "", {"producer_id": session.producer_id, "epoch": session.epoch})
+
+    def _admit(self, command: Admit) -> CommandResult:
+        if command.after != self.members_index:
+            return CommandResult(Code.INCONSISTENT_STATE, "another member was admitted meanwhile; ask again")
+        self.members, self.members_index = dict(command.members), self.applied_index
+        return CommandResult(_SUCCESS)
 
     def _commit_offsets(self, command: CommitOffsets) -> CommandResult:
         try:

@@ -64,6 +64,8 @@ def encode(catalog: Catalog) -> bytes:
             for name, w in sorted(catalog.transactions.writers.items(), key=lambda item: item[1].committed_at)
         ],
     }
+    if catalog.members:
+        meta["members"] = [catalog.members_index, sorted(catalog.members.items())]
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -139,6 +141,8 @@ def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
     packed = _Packed(view[PREFIX.size + text_size : size])
     catalog.applied_index = Index(meta["applied"])
     catalog.clock_ms = meta["clock"]
+    if "members" in meta:
+        catalog.members_index, catalog.members = Index(meta["members"][0]), dict(meta["members"][1])
     _decode_topics(meta, packed, catalog, tables)
     for name, offsets in meta["groups"]:
         catalog.offsets_of_groups[name] = {topic_id: dict(spans) for topic_id, spans in offsets}

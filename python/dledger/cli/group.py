@@ -45,6 +45,8 @@ def _print_status(found: dict[str, dict[str, Any]], processes: dict[str, int | N
     rows = []
     for node, state in sorted(found.items()):
         cells = [state.get(column, "-") for column in columns]
+        if not state.get("admission", {}).get("admitted", True):
+            cells[0] = f"{cells[0]} (not admitted)"
         if "error" in state:
             cells[0] = str(state["error"])
         rows.append((node, *cells, str(processes.get(node) or "-")))
@@ -93,4 +95,14 @@ def transfer(node: str, bootstrap: str, timeout: float) -> None:
     click.echo(f"{node} leads")
 
 
-__all__ = ["groups", "status", "transfer"]
+@click.command()
+@click.argument("node")
+@group_options
+def admit(node: str, bootstrap: str, timeout: float) -> None:
+    """Let NODE, which lost its disk or has an older copy of it, vote and count again. Start it first."""
+    with open_client(bootstrap, timeout) as client:
+        client.admit(node)
+    click.echo(f"{node} is admitted")
+
+
+__all__ = ["admit", "groups", "status", "transfer"]

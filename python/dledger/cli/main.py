@@ -17,7 +17,7 @@ import dledger
 from dledger.cli.append import append
 from dledger.cli.bench import bench
 from dledger.cli.files import dump, verify
-from dledger.cli.group import groups, status, transfer
+from dledger.cli.group import admit, groups, status, transfer
 from dledger.cli.serve import serve
 from dledger.cli.tail import tail
 from dledger.cli.topics import topics
@@ -87,7 +87,7 @@ def main() -> None:
     """
 
 
-for _command in (serve, status, topics, append, tail, groups, transfer, verify, dump, bench):
+for _command in (serve, status, topics, append, tail, groups, transfer, admit, verify, dump, bench):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -305,3 +305,7 @@ class AsyncClient:
     async def transfer(self, node_id: str) -> None:
         """See `Client.transfer`."""
         await self._run(operations.transfer(self.core, node_id))
+
+    async def admit(self, node_id: str) -> None:
+        """See `Client.admit`."""
+        await self._run(operations.admit(self.core, node_id))

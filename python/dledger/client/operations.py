@@ -12,6 +12,7 @@ from dledger.client.session import Session
 from dledger.config import check_name
 from dledger.errors import ConfigError, DLedgerError, TopicNotFound, Unavailable
 from dledger.messages.client import (
+    AdmitRequest,
     ExecuteRequest,
     GroupRequest,
     MetadataRequest,
@@ -207,6 +208,13 @@ def transfer(core: Core, to: str) -> Operation[None]:
     terms = Terms(what=f"transfer leadership to {to}", writes=True, repeatable=False)
     yield Request(TransferRequest(to=NodeId(to)), terms, (), core.config.request_timeout_ms)
     core.routes.leader = core.routes.peers.get(to)
+
+
+def admit(core: Core, node: str) -> Operation[None]:
+    """Let a node that lost its disk vote and count again."""
+    check_name("node id", node)
+    terms = Terms(what=f"admit {node}", writes=True)
+    yield Request(AdmitRequest(node_id=NodeId(node), timeout_ms=SERVER_MS), terms, (), core.config.request_timeout_ms)
 
 
 def init_producer(core: Core, name: str | None = None) -> Operation[Session]:

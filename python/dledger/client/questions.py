@@ -140,5 +140,9 @@ class Questions(ABC):
         """
         self._run(operations.transfer(self.core, node_id))
 
+    def admit(self, node_id: str) -> None:
+        """Let a node that lost its disk, or has an older copy of it, vote and count again. It has to run."""
+        self._run(operations.admit(self.core, node_id))
+
 
 __all__ = ["Questions"]

@@ -237,6 +237,21 @@ class TransferResponse:
     leader_id: NodeId = NodeId("")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitRequest:
+    """Let ``node_id`` vote and count again as the incarnation that it is now; answered when that is committed."""
+
+    node_id: NodeId
+    timeout_ms: int = 2500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitResponse:
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+
+
 ClientRequest = (
     HelloRequest
     | MetadataRequest
@@ -248,6 +263,7 @@ ClientRequest = (
     | GroupRequest
     | StatusRequest
     | TransferRequest
+    | AdmitRequest
 )
 ClientResponse = (
     HelloResponse
@@ -260,4 +276,5 @@ ClientResponse = (
     | GroupResponse
     | StatusResponse
     | TransferResponse
+    | AdmitResponse
 )

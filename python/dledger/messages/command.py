@@ -87,6 +87,19 @@ class CommitOffsets:
     time_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admit:
+    """The incarnation of ``node_id`` that counts from now on is the one in ``members``, which names those of all.
+
+    It takes effect only where the entry ``after`` is the last one that said so (-1: none did), so that of two that
+    cross neither undoes the other.
+    """
+
+    node_id: str
+    members: dict[str, int]
+    after: int
+
+
 Command = (
     CreateTopic
     | DeleteTopic
@@ -96,4 +109,5 @@ Command = (
     | AbortTransaction
     | Expire
     | CommitOffsets
+    | Admit
 )

@@ -6,7 +6,7 @@ recognised (D6). ``term`` is the sender's, -1 where it has none to offer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from dledger.messages.codes import Code
@@ -29,6 +29,8 @@ class VoteResult(IntEnum):
     REJECT_EXPIRED_LEDGER_TERM = 9
     REJECT_SMALL_LEDGER_END_INDEX = 10
     REJECT_TAKING_LEADERSHIP = 11
+    REJECT_NOT_ADMITTED = 12
+    """dledger's own: the candidate, or this voter, is not the incarnation that the group knows."""
 
 
 class PushType(IntEnum):
@@ -52,6 +54,8 @@ class VoteRequest:
     pre_vote: bool = False
     transfer: bool = False
     """The leader asked the candidate to take over, so a living leader is no reason to refuse."""
+    incarnation: int = 0
+    """The sender's, as in every message that gives a vote or an acknowledgement, or asks for one; see `Membership`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +68,13 @@ class VoteResponse:
     """The term that was asked for, so that a late answer is not counted in another round."""
     result: VoteResult
     pre_vote: bool = False
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatRequest:
-    """The leader lives. ``round`` numbers the beats of a term, for reads that wait for a quorum of answers."""
+    """The leader lives. ``round`` numbers the beats of a term, for reads that wait for a quorum of answers. ``lost`` is
+    the receiver's incarnation when it has less than it had acknowledged, else 0: it is to take another one."""
 
     group: str
     local_id: NodeId
@@ -76,16 +82,21 @@ class HeartBeatRequest:
     term: Term
     leader_id: NodeId
     round: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatResponse:
+    """``durable_index``: how far the sender's log was on its disk when it answered."""
+
     group: str
     local_id: NodeId
     remote_id: NodeId
     term: Term
     code: Code
     round: int = 0
+    incarnation: int = 0
+    durable_index: Index = NO_INDEX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +140,7 @@ class PushEntryResponse:
     end_index: Index = NO_INDEX
     x_term: Term = NO_TERM
     x_index: Index = NO_INDEX
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +163,35 @@ class LeadershipTransferResponse:
     code: Code
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRequest:
+    """Who are you, and which incarnations does the group consist of? ``nonce`` is drawn once in the sender's life."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    incarnation: int
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberResponse:
+    """``bound`` as in `Membership`, empty when the sender does not know; ``asked`` and ``nonce`` are the request's."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    incarnation: int
+    asked: int
+    nonce: int
+    index: Index = NO_INDEX
+    bound: dict[str, int] = field(default_factory=dict)
+    is_empty: bool = False
+    """The sender has no log and never voted."""
+
+
 PeerMessage = (
     VoteRequest
     | VoteResponse
@@ -160,4 +201,6 @@ PeerMessage = (
     | PushEntryResponse
     | LeadershipTransferRequest
     | LeadershipTransferResponse
+    | MemberRequest
+    | MemberResponse
 )

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError
 from dledger.messages.entry import HardState
+from dledger.messages.membership import Membership
 from dledger.messages.peer import PeerMessage
+from dledger.raft.admission import Admission
 from dledger.raft.log import RaftLog
 from dledger.raft.quorum import quorum_size
 from dledger.raft.ready import Outbox
@@ -19,7 +21,13 @@ class Core(ABC):
     """State and helpers of one node. The roles read and change it; only `Machine` changes the role."""
 
     def __init__(
-        self, config: GroupConfig, node_id: NodeId, hard_state: HardState, log: RaftLog, dice: Callable[[int], int]
+        self,
+        config: GroupConfig,
+        node_id: NodeId,
+        hard_state: HardState,
+        log: RaftLog,
+        dice: Callable[[int], int],
+        membership: Membership | None = None,
     ) -> None:
         if node_id not in config.members:
             raise ConfigError(f"node {node_id!r} is not a member of group {config.group!r}: {config.members}")
@@ -33,6 +41,7 @@ class Core(ABC):
             # Files of DLedger itself, adopted: nobody knows for whom this node voted then, so that vote is spent.
             self.term, self.voted_for = log.end.position.term, node_id
         self.log = log
+        self.admission = Admission(node_id, membership or Admission.of_all(config.members))
         self.dice = dice
         self.out = Outbox()
         self.role = Role.CANDIDATE
@@ -62,9 +71,9 @@ class Core(ABC):
 
     @property
     def can_lead(self) -> bool:
-        """Whether this node may ask for votes. Not with a damaged entry that others may have sound: it votes by the
-        true end of its log, but it could not give that entry to anybody (CTRL, FAST'18)."""
-        return not (self.log.faulty and self.peers)
+        """Whether this node may ask for votes. Not before it is admitted. Not with a damaged entry that others may have
+        sound: it votes by the true end of its log, but it could not give that entry to anybody (CTRL, FAST'18)."""
+        return self.admission.is_admitted and not (self.log.faulty and self.peers)
 
     def draw(self, base_ms: int) -> int:
         """A wait from [base, 2 * base), so that nodes seldom do the same at the same time."""

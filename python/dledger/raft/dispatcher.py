@@ -53,6 +53,13 @@ class EntryDispatcher:
         self.watermark = NO_INDEX
         self.heard_ms = now_ms
         """When the follower last answered anything in this term."""
+        self.incarnation: int | None = None
+        """The incarnation that answered; None before the first answer."""
+        self.counts = core.admission.membership.of(peer) is not None
+        """Whether what it says counts for a quorum."""
+        self.check_round: int | None = None
+        self.check_watermark = NO_INDEX
+        """When the beat of that round left, the follower had acknowledged this: its answer must say no less."""
         self.is_truncating = False
         self._asked_ms: int | None = None
         self._in_flight: deque[InFlight] = deque()
@@ -167,7 +174,7 @@ class EntryDispatcher:
         is_last = response.end_index <= self.compare_index or self.compare_index >= self.core.log.end_index
         if response.code is Code.INCONSISTENT_STATE:
             if response.index <= self.watermark:
-                self.core.out.fact("follower_lost_data", follower=self.peer, at=response.index, had=self.watermark)
+                self.core.out.fact("follower_fell_back", follower=self.peer, at=response.index, had=self.watermark)
             self._step_back(response)
         elif response.code is not Code.SUCCESS:
             return

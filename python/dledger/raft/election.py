@@ -87,6 +87,8 @@ def judge(core: Core, request: VoteRequest, now_ms: int) -> VoteResult:
         return VoteResult.REJECT_UNKNOWN_LEADER
     if request.local_id == core.me:
         return VoteResult.REJECT_UNEXPECTED_LEADER
+    if not (core.admission.is_admitted and core.admission.counts(request.local_id, request.incarnation)):
+        return VoteResult.REJECT_NOT_ADMITTED
     if theirs.term < mine.term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
     if theirs.term == mine.term and theirs.index < mine.index:
@@ -125,6 +127,7 @@ def answer_vote(core: Core, request: VoteRequest, now_ms: int, taking_leadership
             request_term=request.term,
             result=result,
             pre_vote=request.pre_vote,
+            incarnation=core.admission.incarnation,
         )
     )
 
@@ -194,7 +197,9 @@ class Candidate:
         self._count(now_ms)
 
     def on_vote_response(self, response: VoteResponse, now_ms: int) -> None:
-        """Count an answer to this very round; late ones say nothing about it."""
+        """Count an answer to this very round; late ones say nothing about it, and who does not count nothing at all."""
+        if not self.core.admission.counts(response.local_id, response.incarnation):
+            return
         if (
             self._round_ends_ms is None
             or response.request_term != self.asked_term
@@ -221,6 +226,7 @@ class Candidate:
                 ledger_end=core.log.end.position,
                 pre_vote=self.pre_vote,
                 transfer=self.transfer,
+                incarnation=core.admission.incarnation,
             )
         )
 

@@ -182,6 +182,7 @@ class Follower:
                 index=self._acknowledged,
                 begin_index=core.log.begin_index,
                 end_index=core.log.end_index,
+                incarnation=core.admission.incarnation,
             )
         )
 
@@ -200,6 +201,7 @@ class Follower:
                 end_index=log.end_index,
                 x_term=(log.term_at(index) or NO_TERM) if with_term else NO_TERM,
                 x_index=log.first_index_of_term_at(index) if with_term else NO_INDEX,
+                incarnation=core.admission.incarnation,
             )
         )
 

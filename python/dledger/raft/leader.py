@@ -39,6 +39,8 @@ class Leader:
         self._next_preference_ms = now_ms + core.config.election_ms
         self._lagging_since_ms: int | None = None
         self._lagging_at = end
+        self._lost: set[tuple[NodeId, int]] = set()
+        """Incarnations that have less than they had acknowledged."""
 
     def start(self, now_ms: int) -> None:
         """Open the term with a NOOP: nothing older is committed by counting, only under it (D13)."""
@@ -134,24 +136,73 @@ class Leader:
     def on_heartbeat_response(self, response: HeartBeatResponse, now_ms: int) -> None:
         """SUCCESS counts for the quorum; TERM_NOT_READY means that the follower has just learned the term."""
         core = self.core
+        follower = self._follower(response.local_id, response.incarnation, now_ms)
         if response.code is Code.SUCCESS:
-            self.dispatchers[response.local_id].heard_ms = now_ms
-            self.reads.answered(response.local_id, response.round)
-            self._finish_reads()
+            follower.heard_ms = now_ms
+            self._check_kept(follower, response, now_ms)
+            if self.dispatchers[follower.peer].counts:
+                self.reads.answered(response.local_id, response.round)
+                self._finish_reads()
         elif response.code is Code.TERM_NOT_READY:
             self._send_beat(response.local_id)
-        elif response.code is Code.INCONSISTENT_LEADER:
+        elif response.code is Code.INCONSISTENT_LEADER and follower.counts:
             core.out.fact("two_leaders_in_a_term", term=core.term, follower=response.local_id)
             core.become_candidate(core.term, now_ms)
 
     def on_push_response(self, response: PushEntryResponse, now_ms: int) -> None:
         """Follow the follower's watermark; commit when a quorum has got further."""
-        dispatcher = self.dispatchers[response.local_id]
+        dispatcher = self._follower(response.local_id, response.incarnation, now_ms)
         dispatcher.heard_ms = now_ms
         dispatcher.on_response(response, now_ms)
-        if self.acks.acknowledge(response.local_id, dispatcher.watermark):
+        if dispatcher.counts and self.acks.acknowledge(response.local_id, dispatcher.watermark):
             self._advance(now_ms)
             self._tell_transferee()
+
+    def membership_changed(self, now_ms: int) -> None:
+        """Other incarnations count from now on."""
+        for peer, follower in self.dispatchers.items():
+            follower.counts = self._counts(peer, follower.incarnation)
+            if follower.counts:
+                self.acks.acknowledge(peer, follower.watermark)
+        self._advance(now_ms)
+
+    def _counts(self, peer: NodeId, incarnation: int | None) -> bool:
+        known = self.core.admission.membership.of(peer)
+        return known is not None and incarnation in {None, known} and (peer, incarnation) not in self._lost
+
+    def _follower(self, peer: NodeId, incarnation: int, now_ms: int) -> EntryDispatcher:
+        """The dispatcher of the one that just answered; a new one when it is another incarnation than before, because
+        that one's watermark says nothing about it (B27)."""
+        follower = self.dispatchers[peer]
+        if follower.incarnation == incarnation:
+            return follower
+        if follower.incarnation is not None:
+            follower = self._start_over(peer, now_ms)
+        follower.incarnation = incarnation
+        follower.counts = self._counts(peer, incarnation)
+        if not follower.counts:
+            known = self.core.admission.membership.of(peer)
+            self.core.out.fact("stranger", node=peer, incarnation=incarnation, known=-1 if known is None else known)
+        return follower
+
+    def _start_over(self, peer: NodeId, now_ms: int) -> EntryDispatcher:
+        follower = self.dispatchers[peer] = EntryDispatcher(self.core, peer, self.core.log.end_index, now_ms)
+        self.acks.forget(peer)
+        return follower
+
+    def _check_kept(self, follower: EntryDispatcher, response: HeartBeatResponse, now_ms: int) -> None:
+        """An older copy of a directory may pass for the member that it was copied from (B30). It is found out when the
+        answer to a beat says less than was acknowledged before that beat left: no late answer can do that."""
+        if follower.check_round is None or response.round < follower.check_round:
+            return
+        had, follower.check_round = follower.check_watermark, None
+        if response.durable_index < had:
+            peer, incarnation = follower.peer, response.incarnation
+            self.core.out.fact("follower_lost_data", node=peer, has=response.durable_index, had=had)
+            self._lost.add((peer, incarnation))
+            again = self._start_over(peer, now_ms)
+            again.incarnation, again.counts = incarnation, False
+            self._send_beat(peer)
 
     def on_transfer_response(self, response: LeadershipTransferResponse) -> None:
         self.core.out.fact("transfer_answer", transferee=response.local_id, code=response.code.name)
@@ -193,11 +244,13 @@ class Leader:
 
     def _beat(self) -> None:
         self.reads.next_round()
-        for peer in self.core.peers:
+        for peer, follower in self.dispatchers.items():
+            if follower.check_round is None:
+                follower.check_round, follower.check_watermark = self.reads.round, follower.watermark
             self._send_beat(peer)
 
     def _send_beat(self, peer: NodeId) -> None:
-        core = self.core
+        core, incarnation = self.core, self.dispatchers[peer].incarnation
         core.send(
             HeartBeatRequest(
                 group=core.config.group,
@@ -206,18 +259,19 @@ class Leader:
                 term=core.term,
                 leader_id=core.me,
                 round=self.reads.round,
+                lost=incarnation if incarnation is not None and (peer, incarnation) in self._lost else 0,
             )
         )
 
     def _lost_quorum(self, now_ms: int) -> bool:
         """Check-quorum: whether fewer than a quorum were heard within the shortest patience of a follower."""
         since = now_ms - self.core.config.election_ms
-        return 1 + sum(d.heard_ms > since for d in self.dispatchers.values()) < self.core.quorum
+        return 1 + sum(d.counts and d.heard_ms > since for d in self.dispatchers.values()) < self.core.quorum
 
     def _lag(self, peer: NodeId, now_ms: int) -> int | None:
-        """Entries that ``peer`` has not acknowledged; None when it was not heard lately."""
+        """Entries that ``peer`` has not acknowledged; None when it was not heard lately, or does not count."""
         dispatcher = self.dispatchers.get(peer)
-        if dispatcher is None or now_ms - dispatcher.heard_ms > self.core.config.election_ms:
+        if dispatcher is None or not dispatcher.counts or now_ms - dispatcher.heard_ms > self.core.config.election_ms:
             return None
         return self.core.log.end_index - dispatcher.watermark
 

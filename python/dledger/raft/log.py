@@ -43,7 +43,7 @@ class RaftLog:
         if summary.committed > self.end_index:
             raise SafetyViolation(
                 f"the log ends at {self.end_index}, but {summary.committed} is known to be committed: entries that "
-                f"were acknowledged are gone; restore the store or let the node join anew with an empty one",
+                f"were acknowledged are gone; restore the store, or empty it and let the node in by 'dledger admit'",
                 Fact("committed_entries_lost", (("end", self.end_index), ("committed", summary.committed))),
             )
         self._terms = [term for term, _ in summary.terms]

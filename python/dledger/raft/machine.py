@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dledger.config import GroupConfig
 from dledger.messages.codes import Code
 from dledger.messages.entry import HardState
+from dledger.messages.membership import Membership
 from dledger.messages.peer import (
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
+    MemberRequest,
+    MemberResponse,
     PeerMessage,
     PushEntryRequest,
     PushEntryResponse,
@@ -22,6 +25,7 @@ from dledger.raft import transfer
 from dledger.raft.core import Core
 from dledger.raft.election import Candidate, answer_vote
 from dledger.raft.follower import Follower
+from dledger.raft.founding import Founding
 from dledger.raft.leader import Leader
 from dledger.raft.log import RaftLog
 from dledger.raft.ready import Ready, RoleChange
@@ -40,12 +44,14 @@ class Machine(Core):
         log: RaftLog,
         dice: Callable[[int], int],
         now_ms: int,
+        membership: Membership | None = None,
     ) -> None:
-        super().__init__(config, node_id, hard_state, log, dice)
+        super().__init__(config, node_id, hard_state, log, dice, membership)
         self.transfers = TransferWatch(self)
         # Short, because a pre-vote disturbs nobody; a lone node has nobody to wait for.
         wait_ms = config.vote_interval_ms + dice(2 * config.vote_interval_ms) if self.peers else 0
         self.acting: Candidate | Follower | Leader = Candidate(self, now_ms, wait_ms)
+        self.founding = Founding(self, now_ms)
         self._told = RoleChange(self.role, self.term, self.leader_id)
 
     def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
@@ -83,6 +89,7 @@ class Machine(Core):
             candidate.tick(now_ms)
 
     def tick(self, now_ms: int) -> None:
+        self.founding.tick(now_ms)
         self.transfers.look(now_ms)
         self.acting.tick(now_ms)
 
@@ -109,6 +116,10 @@ class Machine(Core):
             self._on_push(message, now_ms)
         elif isinstance(message, LeadershipTransferRequest):
             transfer.on_request(self, message, now_ms)
+        elif isinstance(message, MemberRequest):
+            self.founding.on_request(message)
+        elif isinstance(message, MemberResponse):
+            self.founding.on_response(message)
         else:
             self._on_response(message, now_ms)
 
@@ -117,7 +128,7 @@ class Machine(Core):
         told, changed = self._told, None
         if told.role is not self.role or told.term != self.term or told.leader_id != self.leader_id:
             self._told = changed = RoleChange(self.role, self.term, self.leader_id)
-        return self.out.take(self.hard_state() if self.out.save else None, changed)
+        return self.out.take(self.hard_state() if self.out.save else None, changed, self.admission.take())
 
     def _leave(self) -> None:
         if isinstance(self.acting, Leader):
@@ -131,7 +142,11 @@ class Machine(Core):
         if request.term > self.term:
             self.become_candidate(request.term, now_ms)
             return Code.TERM_NOT_READY
-        return self._follow(request.leader_id, now_ms)
+        code = self._follow(request.leader_id, now_ms)
+        if code is Code.SUCCESS and request.lost and request.lost == self.admission.incarnation:
+            self.admission.renew(1 + self.dice((1 << 63) - 2))
+            self.out.fact("data_lost", node=self.me, leader=request.leader_id)
+        return code
 
     def _follow(self, leader_id: NodeId, now_ms: int) -> Code:
         """Somebody leads the present term: SUCCESS when nobody else is known to."""
@@ -165,6 +180,7 @@ class Machine(Core):
                     term=self.term,
                     type=request.type,
                     code=code,
+                    incarnation=self.admission.incarnation,
                 )
             )
 
@@ -177,6 +193,8 @@ class Machine(Core):
                 term=self.term,
                 code=code,
                 round=request.round,
+                incarnation=self.admission.incarnation,
+                durable_index=self.log.durable_index,
             )
         )
 

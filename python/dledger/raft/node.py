@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dledger.config import MIB, GroupConfig
 from dledger.errors import NotLeader
 from dledger.messages.codes import Code
 from dledger.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd
+from dledger.messages.membership import Membership
 from dledger.messages.peer import PeerMessage
 from dledger.raft.follower import Follower
 from dledger.raft.leader import Leader
@@ -33,15 +34,17 @@ class RaftNode:
         dice: Callable[[int], int],
         now_ms: int,
         cache_bytes: int = 32 * MIB,
+        membership: Membership | None = None,
     ) -> None:
-        """``log`` tells what is on disk, all of it durable (D15); ``dice(n)`` is a number from [0, n).
+        """``log`` and ``membership`` tell what is on disk, all of it durable (D15); without a membership all
+        incarnations are 0 and count. ``dice(n)`` is a number from [0, n).
 
         Raises:
             ConfigError: ``node_id`` is not a member of the group.
             SafetyViolation: the log ends before what is known to be committed.
         """
         self._log = RaftLog(log, cache_bytes)
-        self._machine = Machine(config, node_id, hard_state, self._log, dice, now_ms)
+        self._machine = Machine(config, node_id, hard_state, self._log, dice, now_ms, membership)
         self._halted: SafetyViolation | None = None
 
     # ---- inputs
@@ -111,6 +114,10 @@ class RaftNode:
         follower refuses pushes, a candidate lets others go first."""
         return self._run(lambda: self._set_writable(writable, now_ms))
 
+    def set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> Ready:
+        """The entry ``index``, which is committed and applied, says which incarnations count from now on."""
+        return self._run(lambda: self._set_members(index, bound, now_ms))
+
     def set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> Ready:
         """These entries (first and last of each run) are damaged on this disk, and no others: until they are repaired
         this node asks for no votes, and hands over if it leads. A node without peers goes on: nobody has a copy."""
@@ -130,7 +137,7 @@ class RaftNode:
     def deadline_ms(self) -> int:
         """When `tick` should be called next."""
         transfer = self._machine.transfers.ongoing
-        deadline = self._machine.acting.deadline_ms()
+        deadline = min(self._machine.acting.deadline_ms(), self._machine.founding.deadline_ms())
         return deadline if transfer is None else min(deadline, transfer.deadline_ms)
 
     def can_accept(self, size: int) -> Code:
@@ -200,7 +207,35 @@ class RaftNode:
     @property
     def watermarks(self) -> dict[NodeId, Index]:
         """On a leader, how far each member's durable log matches its own; else empty."""
-        return {} if self._leader is None else dict(self._leader.acks.watermarks)
+        if self._leader is None:
+            return {}
+        others = {peer: follower.watermark for peer, follower in self._leader.dispatchers.items()}
+        return {self.node_id: self._leader.acks.watermarks[self.node_id], **others}
+
+    def acknowledged_by(self, member: NodeId) -> Index:
+        """On a leader, how far ``member`` counts for commits; -1 when it does not, or on another node."""
+        return NO_INDEX if self._leader is None else self._leader.acks.watermarks[member]
+
+    @property
+    def membership(self) -> Membership:
+        """This node's incarnation, and those that it counts."""
+        return self._machine.admission.membership
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether it may vote and lead."""
+        return self._machine.admission.is_admitted
+
+    @property
+    def not_heard_yet(self) -> tuple[NodeId, ...]:
+        """Before the group is founded: the members that this node has not heard of."""
+        return self._machine.founding.missing
+
+    @property
+    def heard(self) -> dict[NodeId, int]:
+        """On a leader, the incarnation of each other member that has answered it; else empty."""
+        followers = {} if self._leader is None else self._leader.dispatchers
+        return {peer: one.incarnation for peer, one in followers.items() if one.incarnation is not None}
 
     @property
     def pending_bytes(self) -> int:
@@ -258,6 +293,17 @@ class RaftNode:
             self._machine.out.transfer = TransferDone(to or self.node_id, Code.NOT_LEADER)
         else:
             self._leader.transfer(to, now_ms)
+
+    def _set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> None:
+        admission = self._machine.admission
+        if index <= admission.membership.index:
+            return
+        was = admission.is_admitted
+        admission.bind(index, bound.items())
+        if admission.is_admitted and not was:
+            self._machine.out.fact("admitted", node=self.node_id, index=index)
+        if self._leader is not None:
+            self._leader.membership_changed(now_ms)
 
     def _set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> None:
         self._log.faulty = tuple(runs)

@@ -48,6 +48,10 @@ class QuorumAckChecker:
         self.watermarks[member] = index
         return True
 
+    def forget(self, member: NodeId) -> None:
+        """``member`` has lost what it had, or is another incarnation now: its promises are void."""
+        self.watermarks[member] = NO_INDEX
+
     @property
     def quorum_index(self) -> Index:
         return Index(quorum_index(self.watermarks.values()))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dledger.errors import StorageError
 from dledger.messages.codes import Code
 from dledger.messages.entry import Entry, HardState
+from dledger.messages.membership import Membership
 from dledger.messages.peer import PeerMessage
 from dledger.types import Index, NodeId, Role, Term
 
@@ -88,6 +89,8 @@ class Ready:
 
     hard_state: HardState | None = None
     """1. Durable before any of ``messages`` leaves this process."""
+    membership: Membership | None = None
+    """1. As well."""
     truncate_to: Index | None = None
     """2. Cut everything behind this index, then call ``truncated(the store's end)``."""
     append: tuple[Entry, ...] = ()
@@ -133,13 +136,16 @@ class Outbox:
     def fact(self, event: str, **about: int | str) -> None:
         self.facts.append(Fact(event, tuple(about.items())))
 
-    def take(self, hard_state: HardState | None, role: RoleChange | None) -> Ready:
+    def take(
+        self, hard_state: HardState | None, role: RoleChange | None, membership: Membership | None = None
+    ) -> Ready:
         """Everything collected, with what only the node knows; `IDLE` when it is nothing."""
         if not (
             self.append
             or self.messages
             or self.facts
             or hard_state
+            or membership
             or role
             or self.finished
             or self.load
@@ -151,6 +157,7 @@ class Outbox:
             return IDLE
         ready = Ready(
             hard_state=hard_state,
+            membership=membership,
             truncate_to=self.truncate_to,
             append=tuple(self.append),
             messages=tuple(self.messages),

@@ -14,7 +14,7 @@ from dledger.config import GroupConfig
 from dledger.errors import ProtocolError
 from dledger.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
 from dledger.messages.codes import Code
-from dledger.messages.command import Command
+from dledger.messages.command import Admit, Command
 from dledger.messages.entry import Entry
 from dledger.net import Connection
 from dledger.raft.ready import Finished
@@ -125,6 +125,9 @@ class Writes:
         """Stamp one command and put it into this pass's proposal."""
         command = stamp_time(request.command, self._environment.wall_ms())
         waiter = Waiter(connection, request_id, None, 0, self._now_ms() + request.timeout_ms, command=command)
+        if connection is not None and isinstance(command, Admit):
+            self._answer(waiter, Code.MALFORMED, "a member is admitted with AdmitRequest, which the leader checks")
+            return
         try:
             waiter.body = COMMAND_HEADER + encode_command(command)
         except ProtocolError as error:

@@ -65,7 +65,7 @@ class Checkpoints:
             if store.begin_index > 0:
                 raise CorruptStore(
                     f"{self._directory}: {reason}, and the log begins at entry {store.begin_index}, so the catalog "
-                    f"cannot be rebuilt; let this node start anew with an empty directory"
+                    f"cannot be rebuilt; empty the directory and let the node back in with 'dledger admit'"
                 )
             if store.end.position.index >= 0:
                 lost = found is not None or self._snapshots.skipped

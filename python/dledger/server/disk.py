@@ -17,6 +17,7 @@ from typing import Any, Final
 from dledger.environment import REAL, Environment
 from dledger.errors import DiskFull
 from dledger.messages.entry import Entry, HardState, LogEnd
+from dledger.messages.membership import Membership
 from dledger.store.api import LogStore
 from dledger.types import Index, Position
 
@@ -104,6 +105,11 @@ class Flusher:
         """Durable on return: what is sent next depends on it (D5)."""
         with self._writing:
             self._store.save_hard_state(state)
+
+    def save_membership(self, membership: Membership) -> None:
+        """Durable on return, for the same reason (B27)."""
+        with self._writing:
+            self._store.save_membership(membership)
 
     def run(self, function: Callable[[], object]) -> None:
         """Carry out ``function`` on the thread, between the writes: it may change the store too."""

@@ -14,7 +14,7 @@ from dledger.errors import CorruptEntry, OffsetOutOfRange
 from dledger.messages.entry import LogEnd
 from dledger.messages.peer import PeerMessage
 from dledger.raft.node import RaftNode
-from dledger.raft.ready import IDLE, Finished, Load, ReadDone, Ready, RoleChange, TransferDone
+from dledger.raft.ready import IDLE, Fact, Finished, Load, ReadDone, Ready, RoleChange, TransferDone
 from dledger.server.disk import Flusher
 from dledger.store.api import LogStore
 from dledger.types import Buffer, Index, NodeId, Position
@@ -36,6 +36,7 @@ class Listener(Protocol):
     def on_role(self, change: RoleChange) -> None: ...
     def on_transfer(self, done: TransferDone) -> None: ...
     def on_damage(self, error: CorruptEntry) -> None: ...
+    def on_fact(self, fact: Fact) -> None: ...
 
 
 class Driver:
@@ -154,6 +155,8 @@ class Driver:
             try:
                 if ready.hard_state is not None:
                     self.flusher.save(ready.hard_state)
+                if ready.membership is not None:
+                    self.flusher.save_membership(ready.membership)
                 if ready.truncate_to is not None:
                     self._cuts += 1
                     self.flusher.truncate(ready.truncate_to)
@@ -175,6 +178,7 @@ class Driver:
     def _tell(self, ready: Ready) -> None:
         for fact in ready.facts:
             logger.debug("%s", fact)
+            self._listener.on_fact(fact)
         for load in ready.load:
             self._load(load)
         if ready.role is not None:

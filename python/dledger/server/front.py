@@ -11,6 +11,7 @@ from typing import Any, Final
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ProtocolError, StorageError
 from dledger.messages.client import (
+    AdmitRequest,
     AppendRequest,
     ExecuteRequest,
     FetchRequest,
@@ -27,6 +28,7 @@ from dledger.messages.codes import Code
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairRequest, RepairResponse
 from dledger.net import Connection, Limits, Listener, Patience, listen
+from dledger.server.admission import Admissions
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
 from dledger.server.driver import Driver
@@ -62,6 +64,7 @@ class Front:
         offsets: Offsets,
         answers: Answers,
         repairs: Repairs,
+        admissions: Admissions,
     ) -> None:
         self._group = group
         self._node = node
@@ -90,6 +93,7 @@ class Front:
             GroupRequest: answers.consumer_group,
             StatusRequest: answers.status,
             TransferRequest: answers.transfer,
+            AdmitRequest: admissions.admit,
         }
 
     @property

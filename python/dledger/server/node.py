@@ -13,7 +13,8 @@ from dledger.errors import CorruptEntry, CorruptStore, DLedgerError, StorageErro
 from dledger.messages.codes import Code
 from dledger.raft.log import LogSummary
 from dledger.raft.node import RaftNode
-from dledger.raft.ready import Finished, ReadDone, RoleChange, TransferDone
+from dledger.raft.ready import Fact, Finished, ReadDone, RoleChange, TransferDone
+from dledger.server.admission import Admissions, explain
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
 from dledger.server.apply import Applier
@@ -91,6 +92,7 @@ class NodeServer:
         self.peers.start()
         self.driver.start()
         self.repairs.found(self.store.recovery.faulty)
+        self.admissions.start()
         self.applier.advance(self.raft.committed_index)
         self.house.start()
         self.scrubber.start()
@@ -110,8 +112,9 @@ class NodeServer:
         )
         machine = self._environment
         self.raft = RaftNode(
-            group, node.node_id, store.hard_state, summary, machine.below, machine.now_ms(), node.cache_bytes
-        )
+            group, node.node_id, store.hard_state, summary, machine.below, machine.now_ms(), node.cache_bytes,
+            store.membership,
+        )  # fmt: skip
         self.peers = Peers(
             group, node.node_id, self._addresses, frame_limits(group), lambda peer: self.driver.peer_found(peer)
         )
@@ -120,6 +123,7 @@ class NodeServer:
             lazy=node.flush == "async", environment=machine,
         )  # fmt: skip
         self.writes = Writes(group, self.driver, self.catalog, lambda: self.front.relieved())
+        self.admissions = Admissions(group, self.driver, self.catalog, self.writes)
         self.applier = Applier(
             self.catalog, self.raft, store, self.driver.on_reader, self.writes.known_header, self.writes.applied,
             self._on_pass, self.driver.fail, self.on_damage,
@@ -136,8 +140,9 @@ class NodeServer:
             self._more_status,
         )  # fmt: skip
         self.front = Front(
-            group, node, self.driver, self.writes, self.reads, self.offsets, self.answers, self.repairs
-        )
+            group, node, self.driver, self.writes, self.reads, self.offsets, self.answers, self.repairs,
+            self.admissions,
+        )  # fmt: skip
         self.house = House(
             node, self.driver, store, self.catalog, self.applier, self.writes, self.front, self.peers,
             self.checkpoints, self._idle.set,
@@ -163,6 +168,7 @@ class NodeServer:
         self.applier.stop()
         self.scrubber.stop()
         self.repairs.stop()
+        self.admissions.stop()
         await self.house.stop()
         await self.peers.close()
         await self.driver.stop()
@@ -177,7 +183,8 @@ class NodeServer:
             return
         others = {peer: mark for peer, mark in raft.watermarks.items() if peer != self.node.node_id}
         connected = self.peers.connected()
-        candidates = [peer for peer in others if connected.get(str(peer))]
+        heard = raft.heard
+        candidates = [p for p in others if connected.get(str(p)) and raft.membership.of(p) == heard.get(p)]
         if not candidates:
             return
         best = max(candidates, key=lambda peer: others[peer])
@@ -233,6 +240,7 @@ class NodeServer:
             "checkpoint_index": self.checkpoints.index,
             "scrub": self.scrubber.status(),
             "repair": self.repairs.status(),
+            "admission": self.admissions.status(),
         }
 
     # --- news -------------------------------------------------------------------------------------------------
@@ -270,7 +278,11 @@ class NodeServer:
             change.leader_id or "unknown",
         )  # fmt: skip
 
+    def on_fact(self, fact: Fact) -> None:
+        explain(fact)
+
     def _on_pass(self) -> None:
+        self.admissions.applied()
         self.linearizable.applied()
         self.reads.applied()
         self.offsets.applied()

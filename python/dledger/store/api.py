@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from dledger.messages.entry import Entry, HardState, LogEnd
+from dledger.messages.membership import Membership
 from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Term
 
 
@@ -146,6 +147,13 @@ class LogStore(Protocol):
         Raises:
             CorruptStore: the term would go back, or a second vote would be given in one term.
         """
+
+    @property
+    def membership(self) -> Membership:
+        """This node's incarnation, and those of the members that it counts."""
+
+    def save_membership(self, membership: Membership) -> None:
+        """Durable on return. Belongs to the thread of ``append``."""
 
     def note_commit(self, index: Index) -> None:
         """Entries up to ``index`` are committed: never cut them. Written down with the next sync."""

@@ -20,6 +20,7 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd
+from dledger.messages.membership import Membership
 from dledger.store.api import DiskLevel, Fault, Identity, RecoveryReport, Scrubbed
 from dledger.store.files import Disk, RealDisk, storage_error
 from dledger.store.keeper import Keeper, Keeping
@@ -123,7 +124,7 @@ class FileStore:
             raise CorruptStore(
                 f"{self._settings.directory}: the log has entries of term {last}, but the hard state says term "
                 f"{self._state.term}, so it is an old copy and its vote cannot be believed: empty the directory and "
-                "let the node join again as a new one"
+                "let it back in with 'dledger admit'"
             )
         self.save_hard_state(HardState(last, self.identity.node_id, self._commit))  # its vote is lost: none is left
 
@@ -149,7 +150,7 @@ class FileStore:
 
     @property
     def identity(self) -> Identity:
-        return self._parts.record.identity
+        return replace(self._parts.record.identity, incarnation=self.membership.incarnation)
 
     @property
     def recovery(self) -> RecoveryReport:
@@ -296,6 +297,16 @@ class FileStore:
             record = replace(self._parts.record, hard_state=replace(state, commit_hint=commit))
             self._parts.state.write_both(record.pack())
             self._parts.record, self._state = record, state
+
+    @property
+    def membership(self) -> Membership:
+        """See `LogStore.membership`."""
+        return self._parts.members.membership
+
+    def save_membership(self, membership: Membership) -> None:
+        """See `LogStore.save_membership`."""
+        with self._lock, self._fatal("save the membership in", self._settings.directory):
+            self._parts.members.save(membership)
 
     def note_commit(self, index: Index) -> None:
         """See `LogStore.note_commit`."""

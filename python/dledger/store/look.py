@@ -10,6 +10,7 @@ from dledger.errors import PathError
 from dledger.messages.entry import LogEnd
 from dledger.store.files import Disk, RealDisk
 from dledger.store.logindex import UNIT_SIZE, LogIndex
+from dledger.store.members import MEMBERS_FILE, MEMBERS_MAGIC
 from dledger.store.open_parts import LOCK_FILE
 from dledger.store.recovery import first_index
 from dledger.store.scan import Walker
@@ -75,6 +76,7 @@ def look_at(directory: str | Path, disk: Disk | None = None) -> Look:
     problems: list[Problem] = []
     state = _slots(disk, root / STATE_FILE, STATE_MAGIC, problems)
     mark = _slots(disk, root / MARK_FILE, MARK_MAGIC, problems)
+    _slots(disk, root / MEMBERS_FILE, MEMBERS_MAGIC, problems)
     data_size = _file_size(disk, root / "data", 1, problems)
     index_size = _file_size(disk, root / "index", UNIT_SIZE, problems)
     data = SegmentFiles(disk, root / "data", data_size, read_only=True)

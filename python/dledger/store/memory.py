@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd, body_is_sound, chain_is_sound
+from dledger.messages.membership import Membership
 from dledger.store.api import DiskLevel, Fault, Identity, RecoveryReport, Scrubbed
 from dledger.store.rules import check_append, check_hard_state, check_truncate
 from dledger.store.terms import Pairs, TermTable, find_terms
@@ -38,6 +39,7 @@ class MemoryStore:
         self._durable_end = LogEnd()
         self._commit = NO_INDEX
         self._state = HardState()
+        self._membership = Membership(incarnation)
         self._terms = TermTable(())
         self._lock = threading.RLock()
         self._failed: StorageError | None = None
@@ -60,6 +62,7 @@ class MemoryStore:
             other._entries = self._entries[:count]
             other._begin, other._begin_end, other._durable_end = self._begin, self._begin_end, self._durable_end
             other._commit = Index(min(self._commit, self._durable_end.position.index))
+            other._membership = self._membership
             other._state = replace(self._state, commit_hint=other._commit)
         last = other.end.position.index
         entries, begin = other._entries, other._begin
@@ -141,6 +144,14 @@ class MemoryStore:
         check_hard_state(self._state, state)
         self.note_commit(state.commit_hint)
         self._state = state
+
+    @property
+    def membership(self) -> Membership:
+        return self._membership
+
+    def save_membership(self, membership: Membership) -> None:
+        self._check(writes=True)
+        self._membership = membership
 
     def note_commit(self, index: Index) -> None:
         self._commit = Index(max(self._commit, min(index, self.end.position.index)))

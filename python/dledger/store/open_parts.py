@@ -15,8 +15,9 @@ from dledger.messages.entry import HardState
 from dledger.store.api import Identity
 from dledger.store.files import Disk, Lock
 from dledger.store.logindex import LogIndex
+from dledger.store.members import MEMBERS_FILE, MemberFile
 from dledger.store.segments import NEW_SUFFIX, SegmentFiles
-from dledger.store.slots import SlotFile, new_slots
+from dledger.store.slots import SlotFile, create_slots
 from dledger.store.state import (
     MARK_FILE,
     MARK_MAGIC,
@@ -78,6 +79,7 @@ class Parts:
     """None: none can be read, or there never was one."""
     data: SegmentFiles
     index: LogIndex
+    members: MemberFile
     notes: list[str]
     imported: bool
     """The files are DLedger's, opened for the first time."""
@@ -121,7 +123,7 @@ def open_parts(settings: StoreSettings, disk: Disk, environment: Environment = R
 def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: Environment) -> Parts:
     root, notes = settings.directory, list[str]()
     _sync_names_above(disk, root)
-    for name in (STATE_FILE, MARK_FILE):
+    for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE):
         if disk.exists(root / (name + NEW_SUFFIX)):
             disk.unlink(root / (name + NEW_SUFFIX))
     if not disk.exists(root / STATE_FILE):
@@ -130,7 +132,7 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: E
     if state.payload is None:
         raise CorruptStore(
             f"{root / STATE_FILE}: neither copy of the hard state can be read, so this node cannot know what it voted: "
-            "put the file back, or empty the directory and let the node join again as a new one"
+            "put the file back, or empty the directory and let it back in with 'dledger admit'"
         )
     record = StateRecord.unpack(state.payload)
     _check_identity(settings, record)
@@ -145,8 +147,11 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: E
     mark = Mark.unpack(mark_slots.payload) if mark_slots.payload else None
     if mark is None and data.starts:
         notes.append(f"{MARK_FILE}: not there or not readable; the whole log was scanned")
+    members = MemberFile(disk, root, record.identity.incarnation, notes, lambda: environment.below(1 << 63))
     imported = mark is None and disk.exists(root / "currterm")
-    return Parts(settings, disk, lock, state, record, mark_slots, mark, data, LogIndex(index), notes, imported)
+    return Parts(
+        settings, disk, lock, state, record, mark_slots, mark, data, LogIndex(index), members, notes, imported
+    )
 
 
 def _sync_names_above(disk: Disk, root: Path) -> None:
@@ -202,11 +207,11 @@ def _create_state(settings: StoreSettings, disk: Disk, environment: Environment,
     elif disk.listdir(root / "data"):
         raise CorruptStore(
             f"{root} has a log but no file {STATE_FILE!r}, so this node cannot know what it voted: put the file back, "
-            "or empty the directory and let the node join again as a new one"
+            "or empty the directory and let it back in with 'dledger admit'"
         )
     identity = Identity(settings.group, settings.node_id, environment.below(1 << 63))
     record = StateRecord(identity, hard_state, settings.segment_bytes, settings.index_file_bytes)
-    _create(disk, root / STATE_FILE, STATE_MAGIC, record.pack())
+    create_slots(disk, root / STATE_FILE, STATE_MAGIC, record.pack())
 
 
 def _check_sizes(disk: Disk, directory: Path, setting: str, size: int) -> None:
@@ -226,13 +231,6 @@ def _import(disk: Disk, root: Path) -> HardState:
         return imported_hard_state(texts[0], texts[1])
     except (ValueError, KeyError) as error:
         raise CorruptStore(f"{root / 'currterm'} is not DLedger's: {error}") from error
-
-
-def _create(disk: Disk, path: Path, magic: bytes, payload: bytes) -> None:
-    fresh = path.with_name(path.name + NEW_SUFFIX)
-    new_slots(disk.open(fresh, create=True), magic, payload)
-    disk.rename(fresh, path)
-    disk.fsync_dir(path.parent)
 
 
 def _open_mark(disk: Disk, path: Path) -> SlotFile:

@@ -69,7 +69,7 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
         if not parts.data.has(known.end_pos - 1):
             raise CorruptStore(
                 f"{parts.data.path(known.end_pos - 1)} is missing: entries up to {known.position.index} were durable "
-                "here; put the file back, or empty the directory and let the node join again as a new one"
+                "here; put the file back, or empty the directory and let it back in with 'dledger admit'"
             )
     start = before
     if mark is not None and begin_index <= mark.indexed.position.index <= known.position.index:
@@ -109,7 +109,7 @@ def _begin(parts: Parts) -> Begin:
         if mark is not None and mark.durable.position.index >= 0:
             raise CorruptStore(
                 f"{parts.data.directory} is empty, but entries up to {mark.durable.position.index} were durable here: "
-                "put the files back, or empty the whole directory and let the node join again as a new one"
+                "put the files back, or empty the whole directory and let it back in with 'dledger admit'"
             )
         return Index(0), 0, 0
     pos = starts[0]
@@ -122,7 +122,7 @@ def _begin(parts: Parts) -> Begin:
     if not 1 <= fields[0] <= 3 or fields[4] != pos:
         raise CorruptStore(
             f"{parts.data.path(pos)} does not start with an entry, so nobody knows which index the log begins at: "
-            "empty the directory and let the node join again as a new one"
+            "empty the directory and let it back in with 'dledger admit'"
         )
     return Index(fields[2]), pos, -1
 
@@ -252,7 +252,7 @@ def _walk(parts: Parts, walker: Walker, known: LogEnd, commit_hint: Index, found
             if unsure:
                 raise CorruptStore(
                     f"{parts.data.path(end.end_pos)}: damage from entry {end.position.index} to the end of the log "
-                    "leaves unknown where the log ends: empty the directory and let the node join again as a new one"
+                    "leaves unknown where the log ends: empty the directory and let it back in with 'dledger admit'"
                 )
             return _tail(walker, event, commit_hint)
         end = walker.end
@@ -308,8 +308,8 @@ def _tail(walker: Walker, event: Finish, commit_hint: Index) -> str:
     if event.reason and due <= commit_hint:
         raise CorruptStore(
             f"entry {due} at pos {event.pos} in {event.file}: {event.reason}. It is at or below entry {commit_hint}, "
-            "which is known to be committed, so it is not cut. Empty the directory and let the node join again as a "
-            "new one; the other nodes have the entries"
+            "which is known to be committed, so it is not cut. Empty the directory and let it back in with "
+            "'dledger admit'; the other nodes have the entries"
         )
     return f"entry {due} at {event.pos}: {event.reason}; a write that was never acknowledged" if event.reason else ""
 

@@ -77,7 +77,7 @@ class SegmentFiles:
             if following is not None and following != start + self.file_size:
                 raise CorruptStore(
                     f"{self.path(start + self.file_size)} is missing between {path.name} and {file_name(following)}: "
-                    "put the file back, or empty the directory and let the node join again as a new one"
+                    "put the file back, or empty the directory and let it back in with 'dledger admit'"
                 )
         for start in self.starts:
             if self.file(start).size() < self.file_size:

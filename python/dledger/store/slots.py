@@ -12,10 +12,12 @@ they share no sector and no page. The valid slot with the highest sequence count
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Final
 
 from dledger.checksum import crc32
-from dledger.store.files import DiskFile
+from dledger.store.files import Disk, DiskFile
+from dledger.store.segments import NEW_SUFFIX
 
 SLOT_SIZE: Final = 4096
 SLOT_VERSION: Final = 1
@@ -79,3 +81,11 @@ def new_slots(file: DiskFile, magic: bytes, payload: bytes) -> None:
     """Fill a new file; durable on return (its name is not)."""
     file.pwritev([pack_slot(magic, 1, payload), pack_slot(magic, 2, payload)], 0)
     file.fdatasync()
+
+
+def create_slots(disk: Disk, path: Path, magic: bytes, payload: bytes) -> None:
+    """Make the file, complete or not at all; durable on return, its name too."""
+    fresh = path.with_name(path.name + NEW_SUFFIX)
+    new_slots(disk.open(fresh, create=True), magic, payload)
+    disk.rename(fresh, path)
+    disk.fsync_dir(path.parent)

@@ -132,7 +132,7 @@ class FileTable:
         return CorruptStore(
             f"row {number} of {self._path(self._first)} is damaged. The table can be built again from the log: remove "
             "the directories 'tables' and 'snapshot' of this node if its log begins at entry 0, else empty the "
-            "node's directory and let it join again as a new one"
+            "node's directory and let it back in with 'dledger admit'"
         )
 
     def truncate(self, end: int) -> None:

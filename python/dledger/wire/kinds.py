@@ -20,6 +20,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     23: peer.LeadershipTransferResponse,
     24: repair.RepairRequest,
     25: repair.RepairResponse,
+    26: peer.MemberRequest,
+    27: peer.MemberResponse,
     # a client's requests, and each answer right behind
     32: client.MetadataRequest,
     33: client.MetadataResponse,
@@ -39,6 +41,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     47: client.StatusResponse,
     48: client.TransferRequest,
     49: client.TransferResponse,
+    50: client.AdmitRequest,
+    51: client.AdmitResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 
@@ -51,6 +55,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     6: command.AbortTransaction,
     7: command.Expire,
     8: command.CommitOffsets,
+    9: command.Admit,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}

@@ -1,0 +1,125 @@
+"""How a group learns for the first time which incarnations it consists of.
+
+Once in a group's life all members have to be there. Each one that has no `Membership` asks the others. The first of
+them by name founds the group when every other one has said, since this process began to ask, that it knows of no
+founding either: it saves who they are, and the rest take that over from it or from one another.
+
+Why nobody founds a group twice: a leader needs a quorum that has saved the founding, so as long as only a minority of
+disks is lost, one of them is there to say so. Why no late answer of a lost founder does harm: whoever has told one
+incarnation of the founder that it knows nothing takes no founding from an earlier one in that life, and in its next
+life it takes answers only to the questions of that life.
+"""
+
+from __future__ import annotations
+
+from dledger.messages.peer import MemberRequest, MemberResponse
+from dledger.raft.core import Core
+from dledger.types import NO_INDEX, NodeId
+
+NEVER = 1 << 62
+
+
+class Founding:
+    """One node's part in it, one life long."""
+
+    def __init__(self, core: Core, now_ms: int) -> None:
+        self.core = core
+        self.founder = min(core.config.members)
+        self._nonce = core.dice(1 << 62)
+        self._ask_ms = now_ms
+        self._said: dict[NodeId, MemberResponse] = {}
+        """What each other member said last, of those that know of no founding."""
+        self._promised: int | None = None
+        """The founder's incarnation that was told that this node knows nothing."""
+        self._asked_by: dict[NodeId, MemberRequest] = {}
+        self._told = 0
+        """The incarnation that the group has in this node's place, once it was told."""
+
+    @property
+    def is_open(self) -> bool:
+        return not self.core.admission.membership.founded
+
+    @property
+    def missing(self) -> tuple[NodeId, ...]:
+        """The members that have not said anything yet."""
+        return tuple(peer for peer in self.core.peers if peer not in self._said) if self.is_open else ()
+
+    def deadline_ms(self) -> int:
+        return self._ask_ms if self.is_open else NEVER
+
+    def tick(self, now_ms: int) -> None:
+        """Ask everybody, again and again."""
+        if not self.is_open or now_ms < self._ask_ms:
+            return
+        core = self.core
+        self._ask_ms = now_ms + (core.config.election_ms if self._told else core.config.heartbeat_ms)
+        self._found()
+        for peer in core.peers if self.is_open else ():
+            core.send(
+                MemberRequest(
+                    group=core.config.group, local_id=core.me, remote_id=peer, term=core.term,
+                    incarnation=core.admission.incarnation, nonce=self._nonce,
+                )
+            )  # fmt: skip
+
+    def on_request(self, request: MemberRequest) -> None:
+        """Say who this is, and what it knows."""
+        if self.is_open and request.local_id == self.founder:
+            self._promised = request.incarnation
+        self._asked_by[request.local_id] = request
+        self._answer(request)
+
+    def _answer(self, request: MemberRequest) -> None:
+        core = self.core
+        known = core.admission.membership
+        core.send(
+            MemberResponse(
+                group=core.config.group,
+                local_id=core.me,
+                remote_id=request.local_id,
+                term=core.term,
+                incarnation=known.incarnation,
+                asked=request.incarnation,
+                nonce=request.nonce,
+                index=known.index,
+                bound={str(member): incarnation for member, incarnation in known.bound},
+                is_empty=core.log.end_index < 0 and core.term < 0,
+            )
+        )
+
+    def on_response(self, response: MemberResponse) -> None:
+        """Found the group, or learn that it was founded."""
+        core = self.core
+        fresh = response.asked == core.admission.incarnation and response.nonce == self._nonce
+        if not (fresh and self.is_open):
+            return
+        if not response.bound:
+            self._said[response.local_id] = response
+            self._found()
+            return
+        bound = {NodeId(member): incarnation for member, incarnation in response.bound.items()}
+        if response.index == NO_INDEX and self._promised not in {None, bound.get(self.founder)}:
+            return  # of a founder that has lost its disk since
+        if bound.get(core.me) == core.admission.incarnation:
+            core.admission.bind(response.index, bound.items())
+            core.out.fact("founding_learned", of=response.local_id)
+        elif not self._told:
+            self._told = bound.get(core.me, -1)
+            core.out.fact("not_admitted", node=core.me, own=core.admission.incarnation, known=self._told)
+
+    def _found(self) -> None:
+        core = self.core
+        if core.me != self.founder or self.missing or not self.is_open:
+            return
+        known = {core.me: core.admission.incarnation}
+        known |= {peer: response.incarnation for peer, response in self._said.items()}
+        empty = {peer for peer, response in self._said.items() if response.is_empty}
+        if core.log.end_index < 0 and core.term < 0:
+            empty.add(core.me)
+        if core.quorum <= len(known) - len(empty) < len(known):
+            # Files from before foundings: most have a log, so who has none has lost it and must be admitted.
+            known = {member: incarnation for member, incarnation in known.items() if member not in empty}
+        core.admission.bind(NO_INDEX, known.items())
+        core.out.fact("founded", members=",".join(sorted(known)))
+        for request in self._asked_by.values():
+            self._answer(request)

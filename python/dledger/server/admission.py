@@ -1,0 +1,174 @@
+"""Letting a member back in that lost its disk, and saying in plain words what goes on until then.
+
+See `dledger.raft.admission` for why a new incarnation does not count by itself, and why it may once a leader has had it
+admitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dledger.catalog.catalog import Catalog
+from dledger.config import GroupConfig
+from dledger.messages.client import AdmitRequest, AdmitResponse, ExecuteRequest
+from dledger.messages.codes import Code
+from dledger.messages.command import Admit
+from dledger.net import Connection
+from dledger.raft.node import RaftNode
+from dledger.raft.ready import Fact
+from dledger.server.appends import Writes
+from dledger.server.driver import Driver
+from dledger.types import NodeId, Role
+
+logger = logging.getLogger(__name__)
+
+WORDS: Final = {
+    "founded": (logging.INFO, "the group is founded with {members}"),
+    "founding_learned": (logging.INFO, "the group's founding is known from {of}"),
+    "not_admitted": (
+        logging.ERROR,
+        "{node} is another incarnation ({own}) than the one that the group knows ({known}): its directory is new, or "
+        "was emptied. It catches up, but neither votes nor counts until somebody runs 'dledger admit {node}'",
+    ),
+    "stranger": (
+        logging.WARNING,
+        "{node} is another incarnation ({incarnation}) than the one that the group knows ({known}): it has lost its "
+        "disk. It gets everything, but does not count until somebody runs 'dledger admit {node}'",
+    ),
+    "follower_lost_data": (
+        logging.ERROR,
+        "{node} ends at entry {has} on its disk, but had acknowledged up to {had}: an older copy of its directory was "
+        "put back. It does not count any more until somebody runs 'dledger admit {node}'",
+    ),
+    "data_lost": (
+        logging.ERROR,
+        "{leader}, the leader, knows that {node} had acknowledged more than its disk has: an older copy of its "
+        "directory was put back. It gets everything again, but neither votes nor counts until somebody runs "
+        "'dledger admit {node}'",
+    ),
+    "admitted": (logging.WARNING, "{node} is admitted by entry {index}: it votes and counts again"),
+}
+"""Facts of the core that somebody should read, by name."""
+WAITS_LOG_S: Final = 10.0
+"""Between two lines on members that are missing before the group's founding."""
+
+
+def explain(fact: Fact) -> None:
+    """Log a fact that is worth it."""
+    words = WORDS.get(fact.event)
+    if words is not None:
+        logger.log(words[0], "%s", words[1].format(**dict(fact.about)))
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """Somebody who waits for an admission."""
+
+    connection: Connection
+    request_id: int
+    node_id: NodeId
+    incarnation: int
+    timer: asyncio.TimerHandle
+
+
+class Admissions:
+    """Answers `AdmitRequest` and carries the catalog's members into the core."""
+
+    def __init__(self, group: GroupConfig, driver: Driver, catalog: Catalog, writes: Writes) -> None:
+        self._group = group
+        self._driver = driver
+        self._raft: RaftNode = driver.raft
+        self._catalog = catalog
+        self._writes = writes
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[Waiting] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self.applied()
+        self._timer = self._loop.call_later(WAITS_LOG_S, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiting in list(self._waiting):
+            self._answer(waiting, Code.TERM_CHANGED)
+
+    def _look(self) -> None:
+        """Say what a group waits for that cannot begin."""
+        self._timer = self._loop.call_later(WAITS_LOG_S, self._look)
+        if self._raft.not_heard_yet:
+            logger.warning(
+                "the group cannot begin before all of its members have been there once; missing: %s",
+                ", ".join(self._raft.not_heard_yet),
+            )
+
+    def admit(self, connection: Connection, request_id: int, request: AdmitRequest) -> None:
+        """Propose that a member counts as what it is now."""
+        code, text = self._refusal(request.node_id)
+        heard = self._raft.heard.get(request.node_id, 0)
+        is_done = request.node_id == self._raft.node_id or self._raft.membership.of(request.node_id) == heard
+        if code is not Code.SUCCESS or is_done:
+            leader = self._raft.leader_id or NodeId("")
+            connection.send(AdmitResponse(code=code, message=text, leader_id=leader), request_id)
+            return
+        known = self._raft.membership
+        members = {str(member): incarnation for member, incarnation in known.bound} | {str(request.node_id): heard}
+        command = Admit(node_id=request.node_id, members=members, after=known.index)
+        waiting = Waiting(connection, request_id, request.node_id, heard, self._late(request.timeout_ms))
+        self._waiting.append(waiting)
+        self._writes.execute(None, 0, ExecuteRequest(command=command, timeout_ms=request.timeout_ms))
+
+    def _refusal(self, node_id: NodeId) -> tuple[Code, str]:
+        raft = self._raft
+        if node_id not in self._group.members:
+            return Code.UNEXPECTED_ARGUMENT, f"{node_id!r} is not a member; members: {', '.join(self._group.members)}"
+        if raft.role is not Role.LEADER:
+            return Code.NOT_LEADER, f"this node does not lead; ask {raft.leader_id or 'again, there is no leader now'}"
+        if not self._writes.caught_up:
+            return Code.LEADER_NOT_READY, "the new leader is still catching up; ask again"
+        if node_id == raft.node_id or node_id in raft.heard:
+            return Code.SUCCESS, ""
+        return Code.ILLEGAL_MEMBER_STATE, f"{node_id} has not answered this leader; start it first, then admit it"
+
+    def _late(self, timeout_ms: int) -> asyncio.TimerHandle:
+        def give_up() -> None:
+            for waiting in [w for w in self._waiting if w.timer is timer]:
+                self._answer(waiting, Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time")
+
+        timer = self._loop.call_later(timeout_ms / 1000, give_up)
+        return timer
+
+    def _answer(self, waiting: Waiting, code: Code, text: str = "") -> None:
+        self._waiting.remove(waiting)
+        waiting.timer.cancel()
+        answer = AdmitResponse(code=code, message=text, leader_id=self._raft.leader_id or NodeId(""))
+        waiting.connection.send(answer, waiting.request_id)
+
+    def applied(self) -> None:
+        """The catalog has taken in entries: if one of them says who counts, the core must know."""
+        catalog = self._catalog
+        if catalog.members_index > self._raft.membership.index:
+            bound = {NodeId(member): incarnation for member, incarnation in catalog.members.items()}
+            now_ms = self._driver.environment.now_ms()
+            self._driver.feed(self._raft.set_members, catalog.members_index, bound, now_ms)
+        for waiting in list(self._waiting):
+            if self._raft.membership.of(waiting.node_id) == waiting.incarnation:
+                self._answer(waiting, Code.SUCCESS)
+
+    def status(self) -> dict[str, Any]:
+        """For the node's status; see docs/operations.md."""
+        known = self._raft.membership
+        return {
+            "incarnation": known.incarnation,
+            "admitted": self._raft.is_admitted,
+            "members": {str(member): incarnation for member, incarnation in known.bound},
+            "not_admitted": sorted(
+                str(node) for node, incarnation in self._raft.heard.items() if known.of(node) != incarnation
+            ),
+            "missing": [str(node) for node in self._raft.not_heard_yet],
+        }
+

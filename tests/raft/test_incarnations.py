@@ -1,0 +1,310 @@
+"""Which incarnation of a member counts (B26, B27, B30): the first start by itself, and afterwards only by admission."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+from raft_bench import N0, N1, N2, config, log_of, only, sent, summary_of
+from raft_harness import Chaos, SimDisk, World
+
+from dledger.messages.codes import Code
+from dledger.messages.entry import HardState
+from dledger.messages.membership import Membership
+from dledger.messages.peer import HeartBeatResponse, MemberRequest, MemberResponse
+from dledger.raft import RaftNode
+from dledger.types import Index, NodeId, Role, Term
+
+
+def group(count: int = 3, **more) -> World:
+    """New directories, each with its incarnation."""
+    return World(count, disks=[SimDisk(membership=Membership(100 + n)) for n in range(count)], **more)
+
+
+def wipe(world: World, member: NodeId, incarnation: int = 900) -> None:
+    """The disk is lost; the node comes back with an empty one."""
+    if world.members[member].node is not None:
+        world.crash(member)
+    world.members[member].disk = SimDisk(membership=Membership(incarnation))
+    world.start(member)
+
+
+def known(world: World, member: NodeId) -> dict[NodeId, int]:
+    membership = world.members[member].disk.membership
+    assert membership is not None
+    return dict(membership.bound)
+
+
+def admit(world: World, member: NodeId) -> None:
+    """What `server.admission` does: an entry, and whoever applies it counts the new incarnation from then on."""
+    leader = world.elect()
+    world.run_until(lambda: member in world.node(leader).heard)
+    bound = dict(world.node(leader).membership.bound) | {member: world.node(leader).heard[member]}
+    assert world.propose(leader, b"admit")
+    index = world.node(leader).end_index
+    for state in world.members.values():
+        world.run_until(lambda node=state.node: node is None or node.committed_index >= index)
+    for each, state in world.members.items():
+        if state.node is not None:
+            world.call(each, lambda node: node.set_members(index, bound, world.now_ms))
+
+
+def settled_with(world: World, leader: NodeId, *bodies: bytes) -> None:
+    """Propose, and wait until all living nodes have it."""
+    for body in bodies:
+        assert world.propose(leader, body)
+    world.run_until(world.settled)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_a_new_group_founds_itself_and_everybody_remembers_who_belongs_to_it(count):
+    world = group(count)
+    settled_with(world, world.elect(), b"a")
+    for member in world.config.members:
+        assert known(world, member) == {NodeId(f"n{n}"): 100 + n for n in range(count)}
+
+
+def test_a_new_group_waits_for_its_last_member_once():
+    """Two of three may be what is left of a group of which the third knows more; who is new cannot tell."""
+    world = group()
+    world.crash(N2)
+    world.run(20_000)
+    assert world.leader is None
+    assert N2 in world.node(N0).not_heard_yet
+    world.start(N2)
+    world.elect()
+    for member in world.config.members:
+        world.crash(member)
+    world.start(N0)
+    world.start(N1)
+    assert world.elect() in {N0, N1}, "from then on two are enough"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_group_is_founded_through_lost_doubled_late_messages_and_crashes(seed):
+    world = group(3, seed=seed, chaos=Chaos(loss=0.2, double=0.2, long_delay=0.1, crash=0.01))
+    world.run(10_000)
+    world.chaos = Chaos()
+    for member, state in world.members.items():
+        if state.node is None:
+            world.start(member)
+    world.elect()
+    assert len({tuple(known(world, member).items()) for member in world.config.members}) == 1
+
+
+def test_B27_a_voter_that_lost_its_disk_elects_nobody():
+    """n_late misses what the leader and n_wiped acknowledged; with the wiped node's vote it would lead without it."""
+    world = group()
+    leader = world.elect()
+    late, wiped = [m for m in world.config.members if m != leader]
+    world.isolate(late)
+    world.run(500)
+    for n in range(5):
+        assert world.propose(leader, b"%d" % n)
+    world.run_until(lambda: world.node(wiped).committed_index == world.node(leader).end_index)
+    world.crash(leader)
+    world.heal()
+    wipe(world, wiped)
+    world.run(30_000)
+    assert world.leader is None
+    world.start(leader)
+    assert world.elect() == leader, "the only one that has everything"
+
+
+def test_B27_a_wiped_node_catches_up_and_is_not_counted_before_it_is_admitted():
+    world = group()
+    leader = world.elect()
+    wiped, other = [m for m in world.config.members if m != leader]
+    settled_with(world, leader, b"a", b"b")
+    wipe(world, wiped)
+    world.run_until(world.settled)
+    world.crash(other)
+    assert world.node(leader).role is Role.LEADER
+    world.run(500)
+    assert world.node(leader).acknowledged_by(wiped) == -1
+    before = world.node(leader).committed_index
+    world.propose(leader, b"c")
+    world.run(700)
+    assert world.node(leader).committed_index == before
+    world.run(5_000)
+    assert world.leader is None, "no quorum that counts"
+    world.start(other)
+    settled_with(world, world.elect(), b"d")
+
+
+def test_B27_an_admitted_node_votes_and_counts():
+    world = group()
+    leader = world.elect()
+    wiped, other = [m for m in world.config.members if m != leader]
+    settled_with(world, leader, b"a", b"b")
+    wipe(world, wiped)
+    world.run_until(world.settled)
+    admit(world, wiped)
+    assert known(world, leader)[wiped] == known(world, wiped)[wiped] == 900
+    world.crash(other)
+    settled_with(world, leader, b"c")
+    world.crash(leader)
+    world.start(other)
+    settled_with(world, world.elect(), b"d")
+    for member in world.config.members:
+        if world.members[member].node is not None:
+            world.crash(member)
+        world.start(member)
+    world.elect()
+
+
+def test_B26_a_former_incarnation_that_comes_back_after_another_was_admitted_is_refused():
+    world = group()
+    leader = world.elect()
+    wiped, other = [m for m in world.config.members if m != leader]
+    settled_with(world, leader, b"a")
+    world.crash(wiped)
+    found_again = deepcopy(world.members[wiped].disk)
+    wipe(world, wiped)
+    world.run_until(world.settled)
+    admit(world, wiped)
+    world.crash(wiped)
+    world.members[wiped].disk = found_again
+    world.start(wiped)
+    world.crash(other)
+    world.run(10_000)
+    assert world.leader is None
+    world.start(other)
+    world.elect()
+
+
+def test_B27_two_wiped_nodes_are_admitted_one_after_the_other():
+    world = group(5)
+    leader = world.elect()
+    one, two, *_ = [m for m in world.config.members if m != leader]
+    settled_with(world, leader, b"a")
+    wipe(world, one, 901)
+    wipe(world, two, 902)
+    world.run_until(world.settled)
+    admit(world, one)
+    admit(world, two)
+    assert known(world, two) == known(world, leader)
+    settled_with(world, leader, b"b")
+
+
+def test_B30_an_older_copy_of_a_directory_is_found_out_and_becomes_another_incarnation():
+    world = group()
+    leader = world.elect()
+    old, other = [m for m in world.config.members if m != leader]
+    settled_with(world, leader, b"a")
+    world.crash(old)
+    copy = deepcopy(world.members[old].disk)
+    world.start(old)
+    settled_with(world, leader, *(b"%d" % n for n in range(10)))
+    world.crash(old)
+    world.members[old].disk = copy
+    before = world.node(leader).term
+    world.start(old)
+    world.run_until(lambda: not world.node(old).is_admitted)
+    world.run_until(world.settled)
+    assert world.node(leader).term == before, "nobody is disturbed"
+    assert any("follower_lost_data" in fact for node, fact in world.facts if node == leader)
+    assert world.members[old].disk.membership.incarnation not in {102, 101, 100}
+    world.crash(other)
+    world.run(5_000)
+    assert world.leader is None
+    world.start(other)
+    world.elect()
+    admit(world, old)
+    assert world.node(old).is_admitted
+
+
+def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
+    world = group()
+    leader = world.elect()
+    follower = next(m for m in world.config.members if m != leader)
+    settled_with(world, leader, b"a")
+    node = world.node(leader)
+    for round_ in range(0, 3):
+        late = HeartBeatResponse(
+            group="default", local_id=follower, remote_id=leader, term=node.term, code=Code.SUCCESS, round=round_,
+            incarnation=dict(node.membership.bound)[follower], durable_index=Index(-1),
+        )  # fmt: skip
+        world.call(leader, lambda node, late=late: node.step(late, world.now_ms))
+    settled_with(world, leader, b"b")
+    assert node.acknowledged_by(follower) == node.end_index
+    assert world.node(follower).is_admitted
+
+
+def lone(me: NodeId = N1, incarnation: int = 101, *terms: int, bound=()) -> RaftNode:
+    """A node of a group of three that is not founded yet."""
+    hard_state = HardState(Term(max((*terms, -1))))
+    membership = Membership(incarnation, Index(-1), bound)
+    return RaftNode(config(), me, hard_state, summary_of(log_of(*terms)), lambda n: 7 % n, 0, 1 << 20, membership)
+
+
+def told(node: RaftNode, of: NodeId, bound: dict[str, int], incarnation: int, nonce: int = 7, **more) -> MemberResponse:
+    return MemberResponse(
+        group="default", local_id=of, remote_id=node.node_id, term=Term(-1), incarnation=incarnation,
+        asked=more.pop("asked", node.membership.incarnation), nonce=nonce, bound=bound, **more,
+    )  # fmt: skip
+
+
+FOUNDING = {"n0": 100, "n1": 101, "n2": 102}
+
+
+def test_a_founding_is_taken_over_from_whoever_knows_it():
+    node = lone()
+    assert {request.remote_id for request in sent(node.tick(0), MemberRequest)} == {N0, N2}
+    ready = node.step(told(node, N2, FOUNDING, 102), 0)
+    assert ready.membership == Membership(101, Index(-1), ((N0, 100), (N1, 101), (N2, 102)))
+    assert node.is_admitted
+
+
+def test_a_node_that_the_founding_does_not_know_is_not_admitted_and_does_not_found():
+    node = lone(N0, 555)
+    ready = node.step(told(node, N2, FOUNDING, 102), 0)
+    assert ready.membership is None
+    assert any(fact.event == "not_admitted" for fact in ready.facts)
+    node.step(told(node, N1, {}, 101, is_empty=True), 0)
+    assert not node.membership.founded
+
+
+@pytest.mark.parametrize("late", [{"nonce": 8}, {"asked": 99}])
+def test_an_answer_to_a_question_of_an_earlier_life_counts_for_nothing(late):
+    node = lone()
+    assert node.step(told(node, N2, FOUNDING, 102, **late), 0).membership is None
+    founder = lone(N0, 100)
+    founder.step(told(founder, N1, {}, 101, **late), 0)
+    founder.step(told(founder, N2, {}, 102), 0)
+    assert not founder.membership.founded
+
+
+def test_the_founding_of_a_lost_founder_is_not_taken_by_who_told_its_successor_that_it_knows_none():
+    node = lone()
+    who = {"group": "default", "local_id": N0, "remote_id": N1, "term": Term(-1)}
+    request = MemberRequest(**who, incarnation=200, nonce=3)
+    assert only(node.step(request, 0), MemberResponse).bound == {}
+    assert node.step(told(node, N0, FOUNDING, 100), 0).membership is None
+    assert node.step(told(node, N0, FOUNDING | {"n0": 200}, 200), 0).membership is not None
+
+
+def test_only_the_first_member_founds_and_only_when_all_have_answered_that_they_know_nothing():
+    other, founder = lone(N1, 101), lone(N0, 100)
+    for node in (other, founder):
+        for peer, incarnation in ((N0, 100), (N1, 101), (N2, 102)):
+            if peer != node.node_id:
+                assert not node.membership.founded
+                node.step(told(node, peer, {}, incarnation, is_empty=True), 0)
+    assert not other.membership.founded
+    assert dict(founder.membership.bound) == {N0: 100, N1: 101, N2: 102}
+
+
+def test_a_group_from_before_foundings_does_not_count_a_member_that_has_nothing():
+    """Most have a log, so the one that has none has lost it."""
+    founder = lone(N0, 100, 0, 0)
+    founder.step(told(founder, N1, {}, 101, is_empty=False), 0)
+    founder.step(told(founder, N2, {}, 102, is_empty=True), 0)
+    assert dict(founder.membership.bound) == {N0: 100, N1: 101}
+
+
+def test_one_log_that_two_new_nodes_are_to_get_is_founded_with_all_of_them():
+    founder = lone(N0, 100, 0, 0)
+    founder.step(told(founder, N1, {}, 101, is_empty=True), 0)
+    founder.step(told(founder, N2, {}, 102, is_empty=True), 0)
+    assert len(founder.membership.bound) == 3
