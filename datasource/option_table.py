@@ -76,7 +76,15 @@ OPTIONS: Final = (
            "in ms. New records end it at once; other sources of the query wait as long."),
     Option("includeHeaders", "false", READ, "Add the column `headers`."),
     Option("createTopic", "true for a path, false for servers", WRITE, "Create a topic that is not there."),
-    Option("createTopic.partitions", "1", WRITE, "Partitions of a topic that is created."),
+    Option("createTopic.partitions", "1", WRITE, "Partitions of a topic that is created; one that exists with another "
+           "number is an error."),
+    Option("createTopic.description", "", WRITE, "A text for people, kept with a topic that is created."),
+    Option("partitioner", "murmur2", WRITE, "Where rows go that have no value in a column `partition`. `murmur2`: by "
+           "key, to the partition that Kafka's own clients choose; rows without a key one batch after the other. "
+           "`roundRobin`: row by row, whatever the key. `explicit`: nowhere, each row must say it."),
+    Option("deliveryGuarantee", "exactly-once", WRITE, "`exactly-once`: all rows of a write are seen at once, and "
+           "once, whatever is run again. `at-least-once`: each row is seen as soon as it is stored, and again when its "
+           "task or batch is run again; saves a round trip and the wait for the commit."),
     Option("compression", "none", WRITE, "`none`, `lz4` or `zstd`: how records are stored and sent."),
     Option("txnId", "", WRITE, "Names a write. In foreachBatch it tells apart two writes to one topic; a batch job "
            "that is run again under the same name does not write again."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from dledger.config import MIB, check_name, nearest, parse_peers
 from dledger.datasource.bounds import Bound, Kind, parse_bound
@@ -18,6 +18,7 @@ _ROWS: Final = {option.name: option for option in OPTIONS}
 _BY_LOWER: Final = {o.name.lower(): o.name for o in OPTIONS if "*" not in o.name}
 _ADDED_BY_SPARK: Final = {"checkpointlocation", "queryname", "provider", "owner", "outputmode", "is_managed_location"}
 _SIZE: Final = {"k": 1 << 10, "m": MIB, "g": MIB << 10, "b": 1}
+CREATE: Final = "createTopic."
 DEFAULT_BYTES: Final = MIB << 10
 """Of a micro-batch that nothing else limits: a query that starts far behind must not read all of it at once."""
 
@@ -60,7 +61,11 @@ class Options:
     wait_ms: int = 200
     include_headers: bool = False
     create_topic: bool = False
-    create_partitions: int = 1
+    create_partitions: int | None = None
+    create_settings: dict[str, Any] = field(default_factory=dict)
+    """Of a topic that is created, beside its partitions."""
+    partitioner: str = "murmur2"
+    exactly_once: bool = True
     compression: str = "none"
     txn_id: str = ""
     txn_timeout_ms: int = 3_600_000
@@ -120,8 +125,11 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         restart_recreated=_word(values, "onTopicRecreate", ("fail", "restart")) == "restart",
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
         include_headers=_flag(values, "includeHeaders", False),
-        create_topic=_flag(values, "createTopic", not servers),
-        create_partitions=_limit(values, "createTopic.partitions") or 1,
+        create_topic=_creates(values, not servers),
+        create_partitions=_limit(values, "createTopic.partitions"),
+        create_settings={name: values[CREATE + name] for name in ("description",) if CREATE + name in values},
+        partitioner=_word(values, "partitioner", ("murmur2", "roundRobin", "explicit")),
+        exactly_once=_exactly_once(values),
         compression=_word(values, "compression", ("none", "lz4", "zstd")),
         txn_id=check_name("option 'txnId'", values["txnId"]) if values.get("txnId") else "",
         txn_timeout_ms=duration_ms("txnTimeout", values.get("txnTimeout", "1h")),
@@ -243,8 +251,25 @@ def _limit(values: Mapping[str, str], name: str) -> int | None:
     return whole_number(name, text)
 
 
-def _flag(values: dict[str, str], name: str, default: bool) -> bool:
+def _flag(values: Mapping[str, str], name: str, default: bool) -> bool:
     return yes_or_no(name, values[name]) if name in values else default
+
+
+def _creates(values: Mapping[str, str], default: bool) -> bool:
+    creates = _flag(values, "createTopic", default)
+    if not creates and (settings := [name for name in values if name.startswith(CREATE)]):
+        raise ConfigError(f"option {settings[0]!r} is for a topic that is created: set 'createTopic' to true")
+    return creates
+
+
+def _exactly_once(values: Mapping[str, str]) -> bool:
+    once = _word(values, "deliveryGuarantee", ("exactly-once", "at-least-once")) == "exactly-once"
+    if not once and (of_transactions := [name for name in ("txnId", "txnTimeout") if name in values]):
+        raise ConfigError(
+            f"option {of_transactions[0]!r} is for transactions, which 'deliveryGuarantee' at-least-once does without: "
+            "leave one of them away"
+        )
+    return once
 
 
 def _word(values: Mapping[str, str], name: str, words: Sequence[str]) -> str:

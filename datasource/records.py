@@ -33,14 +33,23 @@ class Router:
     """Sends each row of a frame to its topic and partition.
 
     A row's partition is, in this order: its column ``partition``; by its key, as Kafka does; one for the whole batch,
-    another one each time, starting at ``first``.
+    another one each time, starting at ``first``. With ``roundRobin`` each row has the next one; with ``explicit`` only
+    the column counts.
     """
 
-    def __init__(self, columns: WriteColumns, topic: str, partitions_of: Callable[[str], int], first: int = 0) -> None:
+    def __init__(
+        self,
+        columns: WriteColumns,
+        topic: str,
+        partitions_of: Callable[[str], int],
+        first: int = 0,
+        partitioner: str = "murmur2",
+    ) -> None:
         self._columns = columns
         self._topic = topic
         self._partitions_of = partitions_of
         self._turn = first
+        self._partitioner = partitioner
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """The parts of ``batch``; rows of one partition keep their order.
@@ -84,6 +93,11 @@ class Router:
     def _to_partitions(self, topic: str, records: pa.RecordBatch, batch: pa.RecordBatch) -> Iterator[Routed]:
         count = self._partitions_of(topic)
         asked = batch.column(self._columns.partition) if self._columns.partition >= 0 else None
+        if asked is not None and asked.null_count and self._partitioner == "explicit":
+            raise ConfigError(
+                "column 'partition' is null in some rows, and option 'partitioner' is explicit: fill it, or set the "
+                "option to murmur2 to have these rows spread by key"
+            )
         if asked is not None and asked.null_count == len(asked):
             asked = None
         if asked is not None:
@@ -96,6 +110,12 @@ class Router:
                 )
         if count == 1:
             yield topic, 0, records
+            return
+        if self._partitioner == "roundRobin":
+            turns = (np.arange(records.num_rows, dtype=np.int64) + self._turn) % count
+            self._turn = (self._turn + records.num_rows - 1) % count  # route() has added one
+            for partition, rows in _groups(turns):
+                yield topic, partition, records.take(rows)
             return
         keyed = "key" in records.schema.names
         if asked is None and not keyed:

@@ -130,6 +130,24 @@ def check_write_schema(schema: StructType, topic: str) -> WriteColumns:
     return WriteColumns(**places)
 
 
+def check_partitioner(columns: WriteColumns, partitioner: str) -> None:
+    """Refuse a frame whose column ``partition`` and the option do not go together.
+
+    Raises:
+        ConfigError: with the way out.
+    """
+    if partitioner == "explicit" and columns.partition < 0:
+        raise ConfigError(
+            "option 'partitioner' is explicit, but the frame has no column 'partition': add one (an int), or set the "
+            "option to murmur2 or roundRobin"
+        )
+    if partitioner == "roundRobin" and columns.partition >= 0:
+        raise ConfigError(
+            "option 'partitioner' is roundRobin, but the frame's column 'partition' says where rows go: drop the "
+            "column, or set the option to explicit"
+        )
+
+
 def _fits(name: str, kind: DataType) -> bool:
     if name in {"value", "key"}:
         return isinstance(kind, StringType | BinaryType)
@@ -150,4 +168,12 @@ def _is_headers(kind: DataType) -> bool:
     )
 
 
-__all__ = ["COLUMNS", "WriteColumns", "check_read_schema", "check_write_schema", "read_schema", "table_schema"]
+__all__ = [
+    "COLUMNS",
+    "WriteColumns",
+    "check_partitioner",
+    "check_read_schema",
+    "check_write_schema",
+    "read_schema",
+    "table_schema",
+]

@@ -22,10 +22,11 @@ whatever their order or content, so the second one is refused until it has an op
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -35,10 +36,11 @@ from pyspark.sql.types import StructType
 from dledger.client import Client, Committed
 from dledger.client.staging import Stage
 from dledger.datasource.claims import Claim, check_claim, claim
+from dledger.datasource.direct import Appends
 from dledger.datasource.log import Address, Log, find_group
 from dledger.datasource.options import Options, need_group
 from dledger.datasource.records import Coalescer, Router
-from dledger.datasource.schema import WriteColumns, check_write_schema
+from dledger.datasource.schema import WriteColumns, check_partitioner, check_write_schema
 from dledger.errors import ConfigError, DLedgerError, TopicExists, TopicNotFound
 from dledger.messages.command import StageSum
 
@@ -93,7 +95,10 @@ class Sink:
     columns: WriteColumns
     topic: str
     create_topic: bool
-    create_partitions: int
+    create_partitions: int | None
+    create_settings: dict[str, Any]
+    partitioner: str
+    exactly_once: bool
     timeout_ms: int
 
     @staticmethod
@@ -106,18 +111,44 @@ class Sink:
         """
         need_group(options)
         columns = check_write_schema(schema, options.topic)
+        check_partitioner(columns, options.partitioner)
         address = find_group(options, create=True)
         address = replace(address, settings={**address.settings, "compression": options.compression})
+        sink = Sink(
+            address,
+            columns,
+            options.topic,
+            options.create_topic,
+            options.create_partitions,
+            options.create_settings,
+            options.partitioner,
+            options.exactly_once,
+            options.txn_timeout_ms,
+        )
         if options.topic and not options.create_topic:
             Log(options, address).topics([options.topic])
-        return Sink(
-            address, columns, options.topic, options.create_topic, options.create_partitions, options.txn_timeout_ms
-        )
+        elif options.topic and options.create_partitions is not None:
+            with suppress(TopicNotFound):
+                sink.check_partitions(options.topic, address.client().topic(options.topic).partitions)
+        return sink
+
+    def check_partitions(self, topic: str, partitions: int) -> int:
+        """How many partitions a topic has that is there.
+
+        Raises:
+            ConfigError: the option wants another number.
+        """
+        if self.create_partitions not in {None, partitions}:
+            raise ConfigError(
+                f"option 'createTopic.partitions' is {self.create_partitions}, but topic {topic!r} exists with "
+                f"{partitions}: leave the option away, or write to a new topic"
+            )
+        return partitions
 
     def stage(
         self, batches: Iterable[pa.RecordBatch], task: Task, writer_id: str, sequence: int, claim: Claim | None = None
     ) -> Staged:
-        """Stage a task's records.
+        """Stage a task's records; with at-least-once append them.
 
         Raises:
             DLedgerError: they are not all staged; what was is dropped.
@@ -128,27 +159,39 @@ class Sink:
         first = next(filled, None)
         if first is None:
             return nothing
+        if not self.exactly_once:
+            self._append(client, itertools.chain((first,), filled), task)
+            return nothing
         stage = client.stage(writer_id, sequence, task.label, self.timeout_ms)
         if isinstance(stage, Committed):
             for _ in filled:  # Spark goes on sending; a worker that stops listening is thrown away
                 pass
             return nothing
-        router = Router(self.columns, self.topic, Partitions(client, self), task.partition)
-        coalescer = Coalescer()
         try:
-            for topic, partition, records in router.route(first):
-                for part in coalescer.add(topic, partition, records):
-                    stage.append_batch(*part)
-            for batch in filled:
-                for topic, partition, records in router.route(batch):
-                    for part in coalescer.add(topic, partition, records):
-                        stage.append_batch(*part)
-            for part in coalescer.rest():
-                stage.append_batch(*part)
+            self._send(client, itertools.chain((first,), filled), task, stage)
             return Staged(writer_id, sequence, stage.close(), claim)
         except BaseException:
             self._drop(client, writer_id, sequence, stage)
             raise
+
+    def _append(self, client: Client, batches: Iterable[pa.RecordBatch], task: Task) -> None:
+        appends = Appends(client)
+        try:
+            self._send(client, batches, task, appends)
+            appends.close()
+        except BaseException:
+            appends.cancel()
+            raise
+
+    def _send(self, client: Client, batches: Iterable[pa.RecordBatch], task: Task, to: Stage | Appends) -> None:
+        router = Router(self.columns, self.topic, Partitions(client, self), task.partition, self.partitioner)
+        coalescer = Coalescer()
+        for batch in batches:
+            for topic, partition, records in router.route(batch):
+                for part in coalescer.add(topic, partition, records):
+                    to.append_batch(*part)
+        for part in coalescer.rest():
+            to.append_batch(*part)
 
     @staticmethod
     def _drop(client: Client, writer_id: str, sequence: int, stage: Stage) -> None:
@@ -202,7 +245,7 @@ class Partitions:
 
     def _look_up(self, topic: str) -> int:
         try:
-            return self.client.topic(topic).partitions
+            return self.sink.check_partitions(topic, self.client.topic(topic).partitions)
         except TopicNotFound as error:
             if not self.sink.create_topic:
                 raise TopicNotFound(
@@ -210,8 +253,9 @@ class Partitions:
                     "(dledger topics --create, Client.create_topic), or set option 'createTopic' to true"
                 ) from error
         with suppress(TopicExists):  # another task was first
-            self.client.create_topic(topic, partitions=self.sink.create_partitions)
-        return self.client.topic(topic).partitions
+            partitions = self.sink.create_partitions or 1
+            self.client.create_topic(topic, partitions=partitions, **self.sink.create_settings)
+        return self.sink.check_partitions(topic, self.client.topic(topic).partitions)
 
 
 def refuse_overwrite(overwrite: bool, what: str) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from dledger.datasource.claims import Claim
+from dledger.datasource.option_table import WRITE
 from dledger.datasource.options import parse_options
 from dledger.datasource.sink import BY_COLUMN, Sink, Task, refuse_overwrite
 from dledger.errors import ConfigError
@@ -21,7 +22,7 @@ class LogWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         refuse_overwrite(overwrite, "mode overwrite")
-        checked = parse_options(options)
+        checked = parse_options(options, WRITE)
         self.job = str(uuid.uuid4())
         self.txn_id = checked.txn_id
         self.group = checked.address
@@ -29,6 +30,8 @@ class LogWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = Task.current()
+        if not self.sink.exactly_once:
+            return self.sink.stage(iterator, task, "", 0)
         topic = self.sink.topic or BY_COLUMN
         if task.query_id is not None:
             name = f"spark/{task.query_id}/{topic}/{self.txn_id}"

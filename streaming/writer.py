@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from dledger.datasource.option_table import WRITE
 from dledger.datasource.options import parse_options
 from dledger.datasource.sink import Sink, Task, refuse_overwrite
 from dledger.errors import ConfigError
@@ -19,14 +20,14 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         refuse_overwrite(overwrite, "output mode complete")
-        checked = parse_options(options)
+        checked = parse_options(options, WRITE)
         if checked.txn_id:
             raise ConfigError("option 'txnId' is for batch writes and foreachBatch; a stream has its query's id")
         self.sink = Sink.plan(checked, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = Task.current()
-        if task.query_id is None:
+        if task.query_id is None and self.sink.exactly_once:
             raise ConfigError("a task of this stream has no query id, without which it cannot be written exactly once")
         return self.sink.stage(iterator, task, f"spark/{task.query_id}", task.batch_id)
 

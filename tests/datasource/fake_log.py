@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,6 +72,26 @@ class FakeStage:
         return StageSum(stage_id=self.stage_id, batches=len(self.parts), records=sum(p[2] for p in self.parts))
 
 
+class FakeProducer:
+    """Appends at once, or fails through its future."""
+
+    def __init__(self, group: FakeGroup, topic: str) -> None:
+        self.group, self.topic = group, topic
+
+    def append_batch(self, partition: int, batch: pa.RecordBatch) -> Future[None]:
+        future: Future[None] = Future()
+        if self.group.append_fault:
+            future.set_exception(self.group.append_fault.pop())
+        else:
+            body = self.group.body(self.topic, partition, batch)
+            self.group.by_name[self.topic].partitions[partition].add(batch.num_rows, body)
+            future.set_result(None)
+        return future
+
+    def close(self) -> None:
+        self.group.closed += 1
+
+
 class FakeGroup:
     """The group, and at once the client to it."""
 
@@ -84,13 +105,16 @@ class FakeGroup:
         self.known: list[Any] = []
         self.consumers: dict[str, dict[str, dict[int, int]]] = {}
         self.made = 0
+        self.closed = 0
         GROUPS[address] = self
 
-    def create_topic(self, name: str, partitions: int = 1) -> TopicInfo:
+    def create_topic(self, name: str, partitions: int = 1, **settings: str) -> TopicInfo:
         if name in self.by_name:
             raise TopicExists(f"topic {name!r} exists")
         self.made += 1
-        info = TopicInfo(name=name, topic_id=self.made, log_id=str(uuid.uuid4()), partitions=partitions)
+        info = TopicInfo(
+            name=name, topic_id=self.made, log_id=str(uuid.uuid4()), partitions=partitions, settings=settings
+        )
         self.by_name[name] = FakeTopic(info, [FakePartition() for _ in range(partitions)])
         return info
 
@@ -194,6 +218,10 @@ class FakeGroup:
         for batch in part.batches:
             if batch.base + batch.count > start and batch.base < end:
                 yield FetchedBatch(base_offset=batch.base, count=batch.count, size=len(batch.body), crc=0), batch.body
+
+    def producer(self, topic: str) -> FakeProducer:
+        self.topic(topic)
+        return FakeProducer(self, topic)
 
     def stage(self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 0) -> FakeStage | Committed:
         if writer_id in self.committed and sequence <= self.committed[writer_id][0]:

@@ -117,6 +117,30 @@ def test_a_partition_that_is_null_falls_back_to_the_key() -> None:
     assert routed(Router(columns, "t", lambda topic: 5), batch) == {("t", 0): [b"1"], ("t", 1): [b"2"]}
 
 
+def test_round_robin_spreads_row_by_row_over_all_batches_whatever_the_key() -> None:
+    router = Router(WriteColumns(0, 1), "t", lambda topic: 3, first=1, partitioner="roundRobin")
+    keys = pa.array([b"same"] * 4, pa.binary())
+    found: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    for first in range(0, 12, 4):
+        values = pa.array([str(i).encode() for i in range(first, first + 4)], pa.binary())
+        batch = pa.RecordBatch.from_arrays([values, keys], names=["value", "key"])
+        for _, partition, records in router.route(batch):
+            found[partition] += records.column("value").to_pylist()
+    assert found == {p: [str(i).encode() for i in range((p + 1) % 3, 12, 3)] for p in range(3)}
+
+
+def test_explicit_partitions_must_all_be_there() -> None:
+    batch, columns = frame(value=([b"1", b"2"], pa.binary()), partition=([1, 0], pa.int32()))
+    router = Router(columns, "t", lambda topic: 2, partitioner="explicit")
+    assert routed(router, batch) == {("t", 0): [b"2"], ("t", 1): [b"1"]}
+    batch, columns = frame(value=([b"1", b"2"], pa.binary()), partition=([1, None], pa.int32()))
+    with pytest.raises(ConfigError, match=r"'partition' is null in some rows.*murmur2"):
+        routed(Router(columns, "t", lambda topic: 2, partitioner="explicit"), batch)
+    batch, columns = frame(value=([b"1"], pa.binary()), partition=([None], pa.int32()))
+    with pytest.raises(ConfigError, match="null in some rows"):
+        routed(Router(columns, "t", lambda topic: 1, partitioner="explicit"), batch)
+
+
 @pytest.mark.parametrize("wrong", [-1, 2])
 def test_a_partition_that_the_topic_does_not_have_is_refused(wrong: int) -> None:
     batch, columns = frame(value=([b"1"], pa.binary()), partition=([wrong], pa.int32()))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from dledger.datasource.sink import Task
 from dledger.datasource.writer import LogWriter
@@ -18,6 +18,7 @@ from dledger.streaming.writer import LogStreamWriter
 
 FRAME = StructType([StructField("value", StringType())])
 BY_TOPIC = StructType([StructField("value", StringType()), StructField("topic", StringType())])
+WITH_PARTITION = StructType([StructField("value", StringType()), StructField("partition", IntegerType())])
 RUN_1, RUN_2 = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 IN_QUERY = Task(0, 0, "query-1", RUN_1, 5)
 OUTSIDE = Task(0, 0, None, "", 0)
@@ -253,6 +254,71 @@ def test_a_missing_topic_is_an_error_on_the_driver_when_it_is_not_to_be_created(
 def test_a_topic_is_created_with_the_partitions_of_the_option(spark: Spark) -> None:
     spark.save([["a"]], **{"createTopic.partitions": "3"})
     assert spark.group.topic("t").partitions == 3
+
+
+def test_a_topic_is_created_with_its_description(spark: Spark) -> None:
+    spark.save([["a"]], **{"createTopic.description": "orders of the shop"})
+    assert spark.group.topic("t").settings == {"description": "orders of the shop"}
+
+
+def test_partitions_that_a_topic_does_not_have_are_refused_on_the_driver(spark: Spark) -> None:
+    spark.group.create_topic("t", 3)
+    spark.save([["a"]], **{"createTopic.partitions": "3"})
+    with pytest.raises(ConfigError, match=r"'createTopic.partitions' is 5, but topic 't' exists with 3"):
+        spark.writer(**{"createTopic.partitions": "5"})
+
+
+def test_partitions_of_a_topic_column_are_checked_in_the_task(spark: Spark) -> None:
+    spark.group.create_topic("a", 3)
+    options = spark.options(**{"createTopic.partitions": "5"})
+    del options["topic"]
+    writer = LogWriter(options, BY_TOPIC, False)
+    with pytest.raises(ConfigError, match=r"'createTopic.partitions' is 5, but topic 'a' exists with 3"):
+        writer.write(iter([pa.record_batch({"value": ["1"], "topic": ["a"]})]))
+    assert spark.group.stages == {}
+
+
+@pytest.mark.parametrize("kind", ["stream", "save"])
+def test_at_least_once_is_seen_before_the_commit_and_again_after_a_repeat(spark: Spark, kind: str) -> None:
+    make = LogWriter if kind == "save" else LogStreamWriter
+    writer = make(spark.options(deliveryGuarantee="at-least-once"), FRAME, False)
+    messages = spark.tasks(writer, [["a", "b"], []], IN_QUERY)
+    assert spark.group.values("t") == [b"a", b"b"]
+    assert spark.group.stages == {}
+    hop(writer).commit(messages, *([5] if kind == "stream" else []))
+    hop(writer).abort([*messages, None], *([5] if kind == "stream" else []))
+    getattr(spark, kind)([["a"]], replace(IN_QUERY, run_id=RUN_2), deliveryGuarantee="at-least-once")
+    assert spark.group.values("t") == [b"a", b"b", b"a"]
+
+
+def test_at_least_once_in_foreach_batch_needs_no_names(spark: Spark) -> None:
+    """Nothing is deduplicated, so nothing can be mistaken for a repeat."""
+    for value in ("a", "b"):
+        spark.save([[value]], IN_QUERY, deliveryGuarantee="at-least-once")
+    assert spark.group.values("t") == [b"a", b"b"]
+
+
+def test_an_append_that_fails_fails_the_task_and_ends_its_producers(spark: Spark) -> None:
+    spark.group.create_topic("t")
+    spark.group.append_fault = [Unavailable("no leader")]
+    with pytest.raises(Unavailable, match="no leader"):
+        spark.tasks(spark.writer(deliveryGuarantee="at-least-once"), [["a"]], OUTSIDE)
+    assert spark.group.closed >= 1
+    spark.save([["a"]], deliveryGuarantee="at-least-once")
+    assert spark.group.values("t") == [b"a"]
+
+
+@pytest.mark.parametrize(("given", "frame", "message"), [
+    ({"partitioner": "explicit"}, FRAME, "no column 'partition'"),
+    ({"partitioner": "roundRobin"}, WITH_PARTITION, "'partition' says where rows go"),
+    ({"startingOffsets": "earliest"}, FRAME, "'startingOffsets' is for a batch read or a stream read and says nothing"),
+])  # fmt: skip
+def test_options_that_do_not_fit_the_frame_or_the_write_are_refused(
+    spark: Spark, given: dict[str, str], frame: StructType, message: str
+) -> None:
+    for make in (LogWriter, LogStreamWriter):
+        with pytest.raises(ConfigError, match=message):
+            make(spark.options(**given), frame, False)
 
 
 @pytest.mark.parametrize(

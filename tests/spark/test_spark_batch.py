@@ -85,6 +85,41 @@ def test_a_read_between_times_has_exactly_the_records_between_them(table: Any, t
     assert sorted(row.value.decode() for row in read.collect()) == [f"{p}-{i}" for p in range(2) for i in range(10, 20)]
 
 
+def test_keys_land_where_kafkas_clients_put_them_and_round_robin_spreads_rows(
+    spark: SparkSession, table: Any, topic: str
+) -> None:
+    """Partitions of the keys: murmur2 of UtilsTest in Kafka's Java client, without its sign, modulo 7."""
+    hashes = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
+    frame = spark.createDataFrame([(key, "v") for key in hashes], "key STRING, value STRING").coalesce(1)
+    at_least_once = {"deliveryGuarantee": "at-least-once", "compression": "lz4", "createTopic.partitions": 7}
+    table.write(frame, f"{topic}-key", **at_least_once)
+    rows = table.read(f"{topic}-key").selectExpr("CAST(key AS STRING) AS key", "partition").collect()
+    assert {row.key: row.partition for row in rows} == {key: (h & 0x7FFFFFFF) % 7 for key, h in hashes.items()}
+    table.write(frame, f"{topic}-row", partitioner="roundRobin", **{"createTopic.partitions": 2})
+    counts = table.read(f"{topic}-row").groupBy("partition").count().collect()
+    assert sorted(map(tuple, counts)) == [(0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda writer: writer.save(), 'use either the "Append"'),
+        (lambda writer: writer.mode("error").save(), 'use either the "Append"'),
+        (lambda writer: writer.mode("ignore").save(), 'use either the "Append"'),
+        (lambda writer: writer.mode("append").partitionBy("value").save(), "clustering columns do not match"),
+    ],
+)
+def test_a_save_mode_that_a_log_does_not_have_is_refused_before_anything_is_written(
+    spark: SparkSession, table: Any, topic: str, client: Client, write: Any, message: str
+) -> None:
+    """These are Spark's own words: it asks the source nothing before. docs/options.md says what to write instead."""
+    client.create_topic(topic)
+    writer = spark.sql("SELECT 'x' AS value").write.format("dledger").option("topic", topic).option("path", table.path)
+    with pytest.raises(PySparkException, match=message):
+        write(writer)
+    assert client.end_offsets(topic) == {0: 0}
+
+
 def test_an_empty_frame_and_an_empty_topic_are_no_trouble(spark: SparkSession, table: Any, topic: str) -> None:
     table.write(spark.range(0).selectExpr("CAST(id AS STRING) AS value"), topic, createTopic=True)
     table.write(spark.range(1).selectExpr("'x' AS value"), topic)

@@ -205,3 +205,13 @@ def test_complete_mode_is_refused_with_what_to_write_instead(
     writer = counts.writeStream.format("dledger").outputMode("complete").option("topic", "x").option("path", table.path)
     with pytest.raises(StreamingQueryException, match="a log only grows"):
         run(writer, checkpoint)
+
+
+def test_update_mode_is_refused_by_spark_and_named_in_the_documentation(
+    table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    client.create_topic(topic)
+    counts = table.stream(topic).groupBy("partition").count().selectExpr("CAST(count AS STRING) AS value")
+    writer = counts.writeStream.format("dledger").outputMode("update").option("topic", "x").option("path", table.path)
+    with pytest.raises(StreamingQueryException, match="does not support Update mode"):
+        run(writer, checkpoint)
