@@ -29,6 +29,7 @@ HOST: Final = "127.0.0.1"
 """Where nodes listen."""
 PROXY_HOST: Final = "127.0.0.2"
 """Where everybody believes that they listen; Linux has the whole of 127.0.0.0/8 without being told."""
+GARBAGE: Final = ("a frame starts with", "frame CRC", "frame version", "frame flags", "frame header", "frame payload")
 STATUS_S: Final = 1.0
 END_S: Final = 20.0
 GROUP_SETTINGS: Final[dict[str, Any]] = {
@@ -144,6 +145,12 @@ class Node:
         finally:
             rpc.abort()
         return found
+
+    def garbage(self) -> list[str]:
+        """Lines of its log that tell of bytes on a connection that no correct program sends; a stream that was cut is
+        none of them."""
+        with self.log.open(errors="replace") as lines:
+            return [line.strip() for line in lines if "dledger.net" in line and any(w in line for w in GARBAGE)]
 
     def last_words(self, lines: int = 12) -> str:
         """The end of its log."""

@@ -198,6 +198,7 @@ async def _end(scene: Scene, part: Part, client: AsyncClient, recorder: Recorder
     """All nodes to the same state, every record from each, and a graceful end; then their files."""
     nodes = scene.nodes
     scene.proxy.heal()
+    scene.problems += [f"{node.name} got garbage: {line}" for node in nodes for line in node.garbage()]
     if not await nodes.in_step(STEP_S):
         scene.problem(f"the nodes do not come into step within {STEP_S:g} s: {await nodes.statuses()}")
         return

@@ -102,13 +102,17 @@ class Writer(Worker):
         stage = await self.client.stage(self.name, self._sequence, timeout_ms=STAGE_MS)
         if not isinstance(stage, AsyncStage):
             raise Repeated
-        for _ in range(self.dice.randint(1, 3)):
-            topic, partition = self.any_partition()
-            values = self.new_values(6)
-            parts[topic, partition] = parts.get((topic, partition), ()) + values
-            await stage.append_batch(topic, partition, make_records(self.encode(values)))
-        if finish:
-            return await stage.close()
+        try:
+            for _ in range(self.dice.randint(1, 3)):
+                topic, partition = self.any_partition()
+                values = self.new_values(6)
+                parts[topic, partition] = parts.get((topic, partition), ()) + values
+                await stage.append_batch(topic, partition, make_records(self.encode(values)))
+            if finish:
+                return await stage.close()
+        except DLedgerError:
+            stage.cancel()
+            raise
         stage.cancel()
         return StageSum(stage_id=stage.stage_id, batches=0, records=0)
 
