@@ -3,7 +3,11 @@ or with the one command that an operator has for it."""
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,7 +15,7 @@ from typing import Final
 from dledger.messages.entry import HEADER, MAGIC_BLANK, MIN_BLANK_SIZE
 from dledger.testing.chaos.faults.fault import Fault
 from dledger.testing.chaos.nodes import Node
-from dledger.testing.chaos.scene import Scene
+from dledger.testing.chaos.scene import BACK_S, Scene
 
 CLOSE: Final = 64
 """Entries at the end of the log that are left alone: they may not be everywhere yet."""
@@ -105,9 +109,51 @@ async def _mended(scene: Scene, node: Node, damaged: int, before: int) -> int:
     return damaged
 
 
+async def wipe(scene: Scene) -> int:
+    """The node that comes back has forgotten its votes and records: it must be noticed, and does not count before it is
+    admitted by the command that an operator has for it."""
+    node = scene.any_node()
+    if not await scene.nodes.until(lambda: _is_admitted(node, True), BACK_S):
+        return 0
+    node.signal(signal.SIGKILL)
+    node.reap()
+    shutil.rmtree(node.directory)
+    await scene.restart(node)
+    if not await scene.nodes.until(lambda: _is_admitted(node, False), BACK_S):
+        admission = (await node.status()).get("admission")
+        scene.problem(f"{node.name} lost its disk, and counts as if it had not: {admission}")
+        return 0
+    await asyncio.sleep(scene.seconds(0.0, 2.0))
+    said: list[str] = []
+
+    async def admitted() -> bool:
+        said[:] = [await _command("admit", node.name, "-b", scene.nodes.bootstrap_servers, "--timeout", "5")]
+        return await _is_admitted(node, True)
+
+    if not await scene.nodes.until(admitted, MENDED_S):
+        scene.problem(f"{node.name} is not admitted: {said}\n{node.last_words()}")
+        return 0
+    return 1
+
+
+async def _is_admitted(node: Node, wanted: bool) -> bool:
+    return (await node.status()).get("admission", {}).get("admitted") is wanted
+
+
+async def _command(*arguments: str) -> str:
+    """What ``dledger`` says to this."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "dledger", *arguments,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    said, _ = await process.communicate()
+    return said.decode(errors="replace").strip()
+
+
 DAMAGE_FAULTS: Final = (
     Fault("flip_stopped", "bytes of committed entries change on a node that is down", "entries repaired", flip_stopped),
     Fault("flip_running", "bytes of committed entries change under a node that runs", "entries repaired", flip_running),
+    Fault("wipe", "a node comes back with an empty directory, and is admitted", "nodes noticed and admitted", wipe),
 )
 
 __all__ = ["DAMAGE_FAULTS", "entries_of", "flip"]
