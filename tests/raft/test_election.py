@@ -227,6 +227,23 @@ def test_a_known_leader_makes_a_candidate_wait_longer():
     assert node.deadline_ms() - now_ms >= config().election_ms
 
 
+def test_a_quorum_without_a_leader_is_not_held_up_by_a_voter_that_still_has_one():
+    """The pre-vote has passed: the real round goes on to its end, in one term."""
+    node = node_with(0, term=4, group=config(5))
+    _, requests, now_ms = asked(node)
+    for request in requests[:2]:
+        ready = node.step(answer(request, ACCEPT), now_ms)
+    real = sent(ready, VoteRequest)
+    assert [(r.term, r.pre_vote) for r in real] == [(5, False)] * 4
+    node.step(answer(real[2], VoteResult.REJECT_ALREADY_HAS_LEADER), now_ms)
+    for request in real[:2]:
+        ready = node.step(answer(request, VoteResult.REJECT_TERM_NOT_READY, term=4), now_ms)
+    again = sent(ready, VoteRequest)
+    for request in again[:2]:
+        node.step(answer(request, ACCEPT), now_ms)
+    assert (node.role, node.term) == (Role.LEADER, 5)
+
+
 def test_answers_to_another_round_are_not_counted():
     """A late ACCEPT of a pre-vote, or of an earlier term, elects nobody."""
     node = node_with(0, term=4)

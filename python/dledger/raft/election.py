@@ -30,13 +30,15 @@ class Tally:
     asked_term: Term
     known_max_term_in_group: Term
     already_has_leader: bool
+    """Somebody still has a leader: that ends a pre-vote. In the real round, for which a quorum has said that it has
+    none, it is one refusal among others; else a voter that has not noticed yet would spend term after term."""
     valid: int
     bigger_ledgers: int
     accepted: int
     not_ready: int
 
     @staticmethod
-    def of(asked_term: Term, answers: dict[NodeId, tuple[VoteResult, Term]]) -> Tally:
+    def of(asked_term: Term, answers: dict[NodeId, tuple[VoteResult, Term]], *, pre_vote: bool = True) -> Tally:
         results = [result for result, _ in answers.values()]
         refused_for_term = {VoteResult.REJECT_EXPIRED_VOTE_TERM, VoteResult.REJECT_TERM_SMALL_THAN_LEDGER}
         return Tally(
@@ -44,7 +46,7 @@ class Tally:
             known_max_term_in_group=max(
                 (term for result, term in answers.values() if result in refused_for_term), default=NO_TERM
             ),
-            already_has_leader=VoteResult.REJECT_ALREADY_HAS_LEADER in results,
+            already_has_leader=pre_vote and VoteResult.REJECT_ALREADY_HAS_LEADER in results,
             valid=len(results) - results.count(SILENT),
             bigger_ledgers=results.count(VoteResult.REJECT_EXPIRED_LEDGER_TERM)
             + results.count(VoteResult.REJECT_SMALL_LEDGER_END_INDEX),
@@ -231,13 +233,13 @@ class Candidate:
         )
 
     def _count(self, now_ms: int) -> None:
-        tally = Tally.of(self.asked_term, self._answers)
+        tally = Tally.of(self.asked_term, self._answers, pre_vote=self.pre_vote)
         if tally.is_decided(self.core.quorum, len(self.core.config.members)):
             self._close_round(now_ms)
 
     def _close_round(self, now_ms: int) -> None:
         core, interval = self.core, self.core.config.vote_interval_ms
-        tally = Tally.of(self.asked_term, self._answers)
+        tally = Tally.of(self.asked_term, self._answers, pre_vote=self.pre_vote)
         outcome = self.last_outcome = tally.outcome(core.quorum)
         self._round_ends_ms = None
         core.out.fact("vote_round", term=self.asked_term, pre=int(self.pre_vote), outcome=outcome.name)
