@@ -115,10 +115,11 @@ def test_B11_unreadable_old_entry_is_an_error_that_names_it_and_the_store_goes_o
     store = kit.open(disk)
     entries = kit.fill(store, [300] * 6)
     disk.fail("pread", f"data/{0:020d}", times=2)
-    with pytest.raises(CorruptEntry, match="entry 0"):
+    with pytest.raises(CorruptEntry, match="entry 0") as read:
         store.read(Index(0), 10)
-    with pytest.raises(CorruptEntry, match="entry 0"):
+    with pytest.raises(CorruptEntry, match="entry 0") as served:
         store.read_bodies(kit.refs(entries[:1]))
+    assert (read.value.index, served.value.index) == (0, 0)  # by which it is fetched from a peer
     assert store.read(Index(0), 10)[0].index == 0
     kit.fill(store, [10])
 

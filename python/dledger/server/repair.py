@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from dledger.catalog.catalog import Catalog
 from dledger.config import GroupConfig
-from dledger.errors import CorruptEntry, DiskFull, OffsetOutOfRange
+from dledger.errors import CorruptEntry, DiskFull, OffsetOutOfRange, StorageError
 from dledger.messages.codes import Code
 from dledger.messages.entry import Entry
 from dledger.messages.repair import RepairMessage, RepairRequest, RepairResponse
@@ -134,7 +134,12 @@ class Repairs:
     def records(self, fault: Fault) -> list[str]:
         """The applied records in damaged entries, as ``topic/partition offsets a to b``."""
         found: list[str] = []
-        for topic, partition, base, count in self._catalog.records_of(fault.first, fault.last):
+        try:
+            places = self._catalog.records_of(fault.first, fault.last)
+        except StorageError as error:
+            self._driver.fail(error)
+            return []
+        for topic, partition, base, count in places:
             found.append(f"{topic}/{partition} offsets {base} to {base + count - 1}")
         return found
 

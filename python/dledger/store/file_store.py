@@ -318,7 +318,7 @@ class FileStore:
         try:
             return self._reader.read(begin, max_bytes, end)
         except OSError as error:
-            raise self._read_failed(begin, error) from error
+            raise self._read_failed(begin, begin, error) from error
 
     def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
         """See `LogStore.read_bodies`."""
@@ -326,13 +326,15 @@ class FileStore:
         try:
             return self._reader.read_bodies(refs)
         except OSError as error:
-            raise self._read_failed(max(ref[0] for ref in refs), error) from error
+            indexes = [ref[0] for ref in refs]
+            raise self._read_failed(min(indexes), max(indexes), error) from error
 
-    def _read_failed(self, index: int, error: OSError) -> StorageError | CorruptEntry:
+    def _read_failed(self, first: int, last: int, error: OSError) -> StorageError | CorruptEntry:
         """What is durable can be fetched from a peer; a disk that cannot give back what it just took is done for."""
-        if index > self.durable.index:
+        if last > self.durable.index:
             return self._fail("read what was just written to", self._data.directory, error)
-        return CorruptEntry(f"entry {index} or one near it cannot be read from {self._data.directory}: {error}")
+        text = f"entry {first} or one near it cannot be read from {self._data.directory}: {error}"
+        return CorruptEntry(text, first)
 
     def repair(self, *entries: Entry) -> None:
         """See `LogStore.repair`."""
