@@ -158,6 +158,8 @@ class NodeConfig:
     have a copy. 0: not at all."""
     scrub_pause_ms: int = 60_000
     """Rest of the scrub between the end of the log and its beginning."""
+    checkpoint_entries: int = 100_000
+    """The catalog is also saved after this many entries, which a restart after a crash replays in some seconds."""
     idle_timeout_ms: int = 0
     """End by itself when nobody has used the node for this long and ``parent_pid`` is gone. 0: never."""
     parent_pid: int = 0
@@ -171,6 +173,8 @@ class NodeConfig:
             raise ConfigError("disk_warn_ratio and disk_full_ratio must be in (0, 1], the first one not above")
         if self.scrub_bytes_per_s < 0 or self.scrub_pause_ms < 0:
             raise ConfigError("scrub_bytes_per_s and scrub_pause_ms must be 0 or more")
+        if self.checkpoint_entries < 1:
+            raise ConfigError(f"checkpoint_entries {self.checkpoint_entries}: at least 1")
         for hour in filter(None, self.delete_when.split(";")):
             if not (hour.isdecimal() and int(hour) < 24):
                 raise ConfigError(f"delete_when {self.delete_when!r}: write hours, as in '04' or '04;16'")

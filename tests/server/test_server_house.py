@@ -108,6 +108,22 @@ def test_a_full_disk_deletes_nothing_that_is_not_expired(play: Callable[..., Non
     play(story, 1, disks=MemoryDisk, retention_ms=10**12, **SMALL)
 
 
+def test_checkpoints_follow_the_number_of_entries_too(play: Callable[..., None]) -> None:
+    """Small entries are many before they are much, and a restart takes its time for each."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        for _ in range(2):
+            before = node.checkpoints.index
+            for _ in range(20):
+                await client.append(body(topic))
+            await group.until(lambda before=before: node.checkpoints.index >= before + 20)
+
+    play(story, 1, checkpoint_entries=20)
+
+
 def test_checkpoints_follow_the_log(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         client = await group.client()

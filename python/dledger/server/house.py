@@ -93,7 +93,7 @@ class House:
         self.check_disk()
         self._expire(now)
         self._trim_catalog()
-        if self._applier.applied_pos - self._checkpoint_base() >= self._node.checkpoint_bytes:
+        if self._is_checkpoint_due():
             self.checkpoint()
         if now >= self._retain_ms and (self._node.retention_ms or self._node.retention_bytes):
             self._retain_ms = now + RETAIN_MS
@@ -195,6 +195,12 @@ class House:
         if self._checkpoint_pos < 0:
             self._checkpoint_pos = self._applier.applied_pos
         return self._checkpoint_pos
+
+    def _is_checkpoint_due(self) -> bool:
+        """Whether a restart would replay more than the settings allow, in bytes or in entries."""
+        replayed = self._applier.applied_index - self._checkpoints.index
+        grown = self._applier.applied_pos - self._checkpoint_base()
+        return grown >= self._node.checkpoint_bytes or replayed >= self._node.checkpoint_entries
 
     def checkpoint(self) -> asyncio.Future[None] | None:
         """Save the catalog on a thread; None when that is under way or there is nothing new."""
