@@ -14,7 +14,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills chaos sim crash-points evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills chaos sim mutants crash-points evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -54,6 +54,9 @@ chaos: $(VENV)/.package  ## real nodes under load while links, processes, disks 
 
 sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (SEEDS=n, or SEED=s for one with its story; JSON=file)
 	@$(BIN)/python -m dledger.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))
+
+mutants: $(VENV)/.package  ## plant bugs, one after the other, and look whether the simulator finds them (ONLY=name,name; JSON=file)
+	@$(BIN)/python -m dledger.testing.mutants $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
 
 crash-points: $(VENV)/.package  ## start the store from the states that crashes leave of its files (STATES=50000, JSON=file)
 	@$(BIN)/python -m dledger.testing.disk_states crash --states $(STATES) $(if $(JSON),--json $(JSON))

@@ -1,0 +1,1 @@
+"""Planted bugs: does the simulator find what it is there to find?"""

@@ -1,0 +1,63 @@
+"""Planted bugs: each stands where the registry says, and one of them is always looked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from dledger.errors import ConfigError
+from dledger.testing.mutants.__main__ import as_dict, hunts
+from dledger.testing.mutants.hunt import Hunt
+from dledger.testing.mutants.plant import Mutant, mutated, source_of
+from dledger.testing.mutants.registry import CANARY, MUTANTS
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_planted_bug_changes_one_place_and_still_compiles(mutant: Mutant):
+    """A registry that has rotted would plant nothing and find it."""
+    source, changed = source_of(mutant.module), mutated(mutant)
+    assert changed != source
+    assert len(changed) - len(source) == len(mutant.replacement) - len(mutant.pattern)
+    compile(changed, mutant.module, "exec")
+
+
+def test_planted_bugs_have_names_of_their_own_and_say_what_they_stand_for():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 48
+    stood_for = {name for mutant in MUTANTS for name in mutant.stands_for.split()}
+    assert {f"D{n}" for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15)} <= stood_for
+    assert all(mutant.why for mutant in MUTANTS)
+
+
+@pytest.mark.parametrize(
+    ("function", "pattern", "complaint"),
+    [("Core.no_such", "x", "has no Core.no_such"), ("Core.hard_state", "no such words", "stands 0 times"),
+     ("Core.hard_state", "self.", "not once")],
+)  # fmt: skip
+def test_pattern_that_does_not_stand_there_once_is_refused(function: str, pattern: str, complaint: str):
+    with pytest.raises(ConfigError, match=complaint):
+        mutated(Mutant("m", "B1", "raft.core", function, pattern, "", ""))
+
+
+def test_bug_is_not_planted_into_a_module_that_runs_already():
+    script = (
+        "import dledger.raft.core\nfrom dledger.testing.mutants.plant import plant\n"
+        "from dledger.testing.mutants.registry import named\nplant(named('vote-not-saved'))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "is imported already" in done.stderr
+
+
+def test_survivor_makes_the_campaign_red_and_is_named():
+    found = [Hunt(MUTANTS[0].name, 3, 1.0, "I7", ""), Hunt(MUTANTS[1].name, 500, 300.0, "", "")]
+    summary = as_dict(found, 500)
+    assert not summary["ok"]
+    assert summary["problems"] == [f"{MUTANTS[1].name} was not caught in 500 seeds"]
+    assert summary["figures"]["seeds at the median"] == 3
+
+
+def test_canary_is_caught():
+    """If the simulator does not find this one, it finds nothing: red."""
+    (hunt,) = hunts([CANARY], 40, 1)
+    assert hunt.caught_by, f"{CANARY} was not caught in {hunt.seeds} seeds"
