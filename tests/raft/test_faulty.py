@@ -84,17 +84,19 @@ def test_B8_a_damaged_follower_refuses_to_take_over():
 
 
 def test_B8_a_leader_that_finds_damage_hands_over_as_soon_as_somebody_is_near():
-    node = node_with(0, 0)
+    node = node_with(0, 0, group=config(3, max_transfer_lag=1))
     ready, now_ms = lead(node)
     node.persisted(ready.append[-1].position, now_ms)
-    assert not sent(node.set_faulty(RUN, now_ms), LeadershipTransferRequest), "nobody is near yet"
+    node.set_faulty(RUN, now_ms)
+    assert node.can_accept(1) is Code.SUCCESS, "nobody is near yet"
     node.step(pushed(node, N1, PushType.COMPARE, 1), now_ms)
     node.step(pushed(node, N1, PushType.APPEND, 2), now_ms)
     requests: list[LeadershipTransferRequest] = []
-    while not requests:
+    for _ in range(50):
         now_ms = node.deadline_ms()
         node.step(pushed(node, N1, PushType.APPEND, 2), now_ms)
-        requests = sent(node.tick(now_ms), LeadershipTransferRequest)
+        requests += sent(node.tick(now_ms), LeadershipTransferRequest)
+    assert requests
     assert requests[0].remote_id == N1
 
 

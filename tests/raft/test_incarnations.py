@@ -11,7 +11,7 @@ from raft_harness import Chaos, SimDisk, World
 from dledger.messages.codes import Code
 from dledger.messages.entry import HardState
 from dledger.messages.membership import Membership
-from dledger.messages.peer import HeartBeatResponse, MemberRequest, MemberResponse
+from dledger.messages.peer import HeartBeatResponse, MemberRequest, MemberResponse, VoteRequest
 from dledger.raft import RaftNode
 from dledger.types import Index, NodeId, Role, Term
 
@@ -282,6 +282,14 @@ def test_the_founding_of_a_lost_founder_is_not_taken_by_who_told_its_successor_t
     assert only(node.step(request, 0), MemberResponse).bound == {}
     assert node.step(told(node, N0, FOUNDING, 100), 0).membership is None
     assert node.step(told(node, N0, FOUNDING | {"n0": 200}, 200), 0).membership is not None
+
+
+@pytest.mark.parametrize("bound", [(), ((N0, 100), (N1, 55), (N2, 102))])
+def test_a_node_that_is_not_admitted_asks_for_no_votes(bound):
+    node = lone(bound=bound)
+    for _ in range(30):
+        assert not sent(node.tick(node.deadline_ms()), VoteRequest)
+    assert (node.role, node.term) == (Role.CANDIDATE, -1)
 
 
 def test_only_the_first_member_founds_and_only_when_all_have_answered_that_they_know_nothing():

@@ -10,6 +10,7 @@ from dledger.errors import CorruptEntry, DiskFull, StorageError
 from dledger.messages.entry import HEADER_SIZE, LogEnd
 from dledger.store.keeper import Keeping
 from dledger.store.memory_disk import MemoryDisk, ProcessKilled
+from dledger.store.repairs import FileCopy
 from dledger.store.verify import verify_store
 from dledger.types import Index
 
@@ -113,6 +114,25 @@ def test_repair_in_the_file_that_is_being_written_keeps_what_is_appended_and_syn
     disk.reboot(power=True)
     store = kit.open(disk)
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *unsynced, *more])
+    store.close()
+
+
+def test_what_is_appended_and_synced_while_the_file_is_copied_is_in_the_copy_and_durable(kit, disk, monkeypatch):
+    store = kit.open(disk, Keeping.MANUAL)
+    entries = kit.fill(store, [60] * 3)
+    begin, meanwhile = FileCopy.begin, []
+
+    def begin_and_append(copy, end_pos):
+        begin(copy, end_pos)
+        meanwhile.extend(kit.fill(store, [60] * 2))
+
+    monkeypatch.setattr(FileCopy, "begin", begin_and_append)
+    flip(disk, kit, entries[1].pos + 50)
+    store.repair(entries[1])
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *meanwhile])
+    disk.reboot(power=True)
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *meanwhile])
     store.close()
 
 
