@@ -12,9 +12,9 @@ from dledger.client.pool import shared_client
 from dledger.datasource.offsets import Positions
 from dledger.datasource.options import Options, need_group
 from dledger.datasource.planning import Piece
+from dledger.datasource.rows import Body
 from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailable
 from dledger.messages.client import OffsetKind, TopicInfo
-from dledger.types import Buffer
 
 T = TypeVar("T")
 LOOPBACK: Final = {"127.0.0.1", "::1", "[::1]", "localhost"}
@@ -221,10 +221,10 @@ def check_ids(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
             )
 
 
-def fetch(address: Address, topic_id: int, partition: int, start: int, end: int) -> Iterable[tuple[int, int, Buffer]]:
-    """Stored bodies that cover [start, end): (first offset, records, body), checked against their CRCs."""
+def fetch(address: Address, topic_id: int, partition: int, start: int, end: int) -> Iterable[Body]:
+    """Stored bodies that cover [start, end), checked against their CRCs."""
     for batch, body in address.client().fetch_bodies(topic_id, partition, start, end):
-        yield batch.base_offset, batch.count, body
+        yield Body(batch.base_offset, batch.count, body, batch.index, batch.term)
 
 
 __all__ = ["Address", "Log", "View", "check_ids", "fetch", "find_group"]

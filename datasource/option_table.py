@@ -75,6 +75,7 @@ OPTIONS: Final = (
     Option("fetch.maxWaitMs", "200", STREAM, "How long an idle query's question for new records waits at the leader, "
            "in ms. New records end it at once; other sources of the query wait as long."),
     Option("includeHeaders", "false", READ, "Add the column `headers`."),
+    Option("includeMetadata", "false", READ, "Add the columns `term`, `entryIndex` and `size`."),
     Option("createTopic", "true for a path, false for servers", WRITE, "Create a topic that is not there."),
     Option("createTopic.partitions", "1", WRITE, "Partitions of a topic that is created; one that exists with another "
            "number is an error."),

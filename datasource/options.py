@@ -60,6 +60,7 @@ class Options:
     """A topic that was created again is read from its first record; otherwise it is an error."""
     wait_ms: int = 200
     include_headers: bool = False
+    include_metadata: bool = False
     create_topic: bool = False
     create_partitions: int | None = None
     create_settings: dict[str, Any] = field(default_factory=dict)
@@ -125,6 +126,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         restart_recreated=_word(values, "onTopicRecreate", ("fail", "restart")) == "restart",
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
         include_headers=_flag(values, "includeHeaders", False),
+        include_metadata=_flag(values, "includeMetadata", False),
         create_topic=_creates(values, not servers),
         create_partitions=_limit(values, "createTopic.partitions"),
         create_settings={name: values[CREATE + name] for name in ("description",) if CREATE + name in values},

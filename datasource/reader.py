@@ -35,6 +35,7 @@ class LogSlice(InputPartition):
     start: int
     end: int
     headers: bool
+    metadata: bool
     fail_on_data_loss: bool
 
 
@@ -45,7 +46,7 @@ class LogReader(DataSourceReader):
         self.options = parse_options(options, BATCH)
         need_group(self.options)
         need_topics(self.options)
-        check_read_schema(schema, self.options.include_headers)
+        check_read_schema(schema, self.options.include_headers, self.options.include_metadata)
         starting, ending = self.options.starting, self.options.ending
         if starting is not None and starting.kind is Kind.LATEST:
             raise ConfigError("'startingOffsets' latest would read nothing in a batch: write earliest or JSON")
@@ -94,6 +95,7 @@ def _input(address: Address, options: Options, topic_id: int, one: Slice) -> Log
         one.start,
         one.end,
         options.include_headers,
+        options.include_metadata,
         options.fail_on_data_loss,
     )
 
@@ -110,7 +112,8 @@ def read_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
     while start < given.end:
         try:
             bodies = fetch(given.address, given.topic_id, given.partition, start, given.end)
-            for rows in table_rows(bodies, given.topic, given.partition, start, given.end, given.headers):
+            at = (given.topic, given.partition, start, given.end)
+            for rows in table_rows(bodies, *at, given.headers, given.metadata):
                 yield rows
                 start += rows.num_rows
         except OffsetOutOfRange as error:

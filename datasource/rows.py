@@ -7,7 +7,7 @@ made once, and ``key``, ``value``, ``timestamp`` and ``headers`` lie where they 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dledger.batch.records import decode_batch
 from dledger.config import MIB
+from dledger.datasource.partitioner import binary_parts
 from dledger.errors import ProtocolError
 from dledger.types import Buffer
 
@@ -39,8 +40,34 @@ COLUMNS: Final = [
     pa.field("timestamp", UTC_MICROS),
     pa.field("timestampType", pa.int32()),
 ]
-SCHEMA: Final = pa.schema(COLUMNS)
-SCHEMA_WITH_HEADERS: Final = pa.schema([*COLUMNS, pa.field("headers", HEADERS_TYPE)])
+HEADERS: Final = [pa.field("headers", HEADERS_TYPE)]
+METADATA: Final = [pa.field("term", pa.int32()), pa.field("entryIndex", pa.int64()), pa.field("size", pa.int32())]
+SCHEMAS: Final = {
+    (headers, metadata): pa.schema([*COLUMNS, *(HEADERS if headers else []), *(METADATA if metadata else [])])
+    for headers in (False, True)
+    for metadata in (False, True)
+}
+"""By (with headers, with metadata)."""
+
+
+class Body(NamedTuple):
+    """A stored body and where it lies."""
+
+    base: int
+    """Offset of its first record."""
+    rows: int
+    data: Buffer
+    entry: int = -1
+    """Index of its entry in the log."""
+    term: int = -1
+
+
+class Part(NamedTuple):
+    """Records of one body."""
+
+    records: pa.RecordBatch
+    entry: int
+    term: int
 
 
 def number_column(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
@@ -77,37 +104,44 @@ class Constants:
 
 
 def table_rows(
-    bodies: Iterable[tuple[int, int, Buffer]], topic: str, partition: int, start: int, end: int, headers: bool = False
+    bodies: Iterable[Body],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    headers: bool = False,
+    metadata: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Records [start, end) as batches of the table's columns, of some 1 to 4 MiB each.
 
-    ``bodies`` are (first offset, records, body), in order and without gaps; the first and the last one may reach out
-    of the range.
+    ``bodies`` come in order and without gaps; the first and the last one may reach out of the range.
 
     Raises:
         ProtocolError: a body is not what the log says it is.
     """
     constants = Constants(topic, partition)
-    gathered: list[pa.RecordBatch] = []
+    gathered: list[Part] = []
     size = rows = 0
     offset = start
-    for base, count, body in bodies:
-        _, batch = decode_batch(body)
-        if batch.num_rows != count:
-            raise ProtocolError(f"{topic}/{partition}: {batch.num_rows} records at offset {base}, not {count}")
-        first, last = max(start - base, 0), min(end - base, count)
-        if first > 0 or last < count:
+    for body in bodies:
+        _, batch = decode_batch(body.data)
+        if batch.num_rows != body.rows:
+            raise ProtocolError(
+                f"{topic}/{partition}: {batch.num_rows} records at offset {body.base}, not {body.rows}"
+            )
+        first, last = max(start - body.base, 0), min(end - body.base, body.rows)
+        if first > 0 or last < body.rows:
             batch = batch.slice(first, last - first)
         for part in _cut(batch):
             if rows + part.num_rows > MOST_ROWS or size >= LEAST_BYTES:
-                yield _build(gathered, constants, offset, headers)
+                yield _build(gathered, constants, offset, headers, metadata)
                 offset += rows
                 gathered, size, rows = [], 0, 0
-            gathered.append(part)
+            gathered.append(Part(part, body.entry, body.term))
             size += part.nbytes
             rows += part.num_rows
     if gathered:
-        yield _build(gathered, constants, offset, headers)
+        yield _build(gathered, constants, offset, headers, metadata)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -122,8 +156,11 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(first, last - first)
 
 
-def _build(gathered: list[pa.RecordBatch], constants: Constants, offset: int, headers: bool) -> pa.RecordBatch:
-    batch = gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
+def _build(
+    gathered: list[Part], constants: Constants, offset: int, headers: bool, metadata: bool
+) -> pa.RecordBatch:
+    parts = [part.records for part in gathered]
+    batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
     rows = batch.num_rows
     topic, partition, kind = constants.of(rows)
     columns = [
@@ -135,10 +172,25 @@ def _build(gathered: list[pa.RecordBatch], constants: Constants, offset: int, he
         batch.column("timestamp"),
         kind,
     ]
-    if not headers:
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-    columns.append(batch.column("headers").cast(HEADERS_TYPE))
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA_WITH_HEADERS)
+    if headers:
+        columns.append(batch.column("headers").cast(HEADERS_TYPE))
+    if metadata:
+        counts = [part.num_rows for part in parts]
+        columns += [
+            number_column(pa.int32(), np.repeat(np.array([part.term for part in gathered], np.int32), counts)),
+            number_column(pa.int64(), np.repeat(np.array([part.entry for part in gathered], np.int64), counts)),
+            number_column(pa.int32(), lengths(batch.column("key")) + lengths(batch.column("value"))),
+        ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[headers, metadata])
 
 
-__all__ = ["SCHEMA", "SCHEMA_WITH_HEADERS", "table_rows"]
+def lengths(column: pa.Array) -> npt.NDArray[np.int32]:
+    """Bytes of each entry of a binary column; 0 for null."""
+    places, _ = binary_parts(column)
+    found = np.diff(places) if len(places) > len(column) else np.zeros(len(column), np.int32)
+    if column.null_count:
+        found = np.where(column.is_valid().to_numpy(zero_copy_only=False), found, 0)
+    return found.astype(np.int32)
+
+
+__all__ = ["SCHEMAS", "Body", "lengths", "table_rows"]

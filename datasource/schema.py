@@ -36,6 +36,11 @@ COLUMNS: Final = StructType(
         StructField("timestampType", IntegerType()),
     ]
 )
+METADATA: Final = [
+    StructField("term", IntegerType()),
+    StructField("entryIndex", LongType()),
+    StructField("size", IntegerType()),
+]
 WRITABLE: Final = {
     "value": "a string or binary: CAST(value AS STRING), or to_json(struct(*)) AS value",
     "key": "a string or binary: CAST(key AS STRING)",
@@ -45,7 +50,7 @@ WRITABLE: Final = {
     "timestamp": "a timestamp: CAST(timestamp AS TIMESTAMP)",
 }
 """Column of a written frame -> what it must be, and how to make it so."""
-FROM_A_READ: Final = {"offset", "timestamptype"}
+FROM_A_READ: Final = {"offset", "timestamptype", "term", "entryindex", "size"}
 """Columns that a read adds and the log assigns itself; a frame that has them can be written as it is."""
 
 
@@ -56,30 +61,33 @@ def table_schema(options: Mapping[str, str]) -> StructType:
         UnknownOption, ConfigError: as the message says.
     """
     if "provider" in options:  # CREATE TABLE hands over properties of the table too, with names of any kind
-        wanted = yes_or_no("includeHeaders", options.get("includeHeaders", "false"))
+        named = ("includeHeaders", "includeMetadata")
+        headers, metadata = (yes_or_no(name, options.get(name, "false")) for name in named)
     else:
-        wanted = parse_options(options).include_headers
-    return read_schema(wanted)
+        checked = parse_options(options)
+        headers, metadata = checked.include_headers, checked.include_metadata
+    return read_schema(headers, metadata)
 
 
-def read_schema(include_headers: bool) -> StructType:
-    """The seven columns, and ``headers`` when they are wanted."""
+def read_schema(include_headers: bool, include_metadata: bool = False) -> StructType:
+    """The seven columns, and ``headers`` and those of the log itself when they are wanted."""
     extra = [StructField("headers", HEADERS)] if include_headers else []
-    return StructType([*COLUMNS.fields, *extra])
+    return StructType([*COLUMNS.fields, *extra, *(METADATA if include_metadata else [])])
 
 
-def check_read_schema(schema: StructType, include_headers: bool) -> None:
+def check_read_schema(schema: StructType, include_headers: bool, include_metadata: bool = False) -> None:
     """Refuse columns of the user's own: a log has these and no others.
 
     Raises:
         ConfigError: saying how to get other columns out of ``value``.
     """
-    expected = read_schema(include_headers)
+    expected = read_schema(include_headers, include_metadata)
     if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in expected]:
         raise ConfigError(
             f"a log is read with its own columns, {expected.simpleString()}, not with {schema.simpleString()}: leave "
             ".schema(...) away and unpack the value, as in from_json(CAST(value AS STRING), 'id INT, name STRING')"
             + ("" if include_headers else "; headers come with option 'includeHeaders'")
+            + ("" if include_metadata else "; term, entryIndex and size with option 'includeMetadata'")
         )
 
 

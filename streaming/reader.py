@@ -53,7 +53,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = parse_options(options, STREAM)
         need_group(self.options)
         need_topics(self.options)
-        check_read_schema(schema, self.options.include_headers)
+        check_read_schema(schema, self.options.include_headers, self.options.include_metadata)
         self.log = Log(self.options)
         self._changes = Changes(self.options)
         self._pace = Pace(clock)

@@ -231,7 +231,9 @@ class FakeGroup:
         refs = []
         if message.start_offset < stop:
             refs = self.catalog.find(message.topic_id, message.partition, message.start_offset, stop, message.max_bytes)
-        batches = tuple(FetchedBatch(base_offset=r.base_offset, count=r.count, size=r.size, crc=r.crc) for r in refs)
+        batches = tuple(
+            FetchedBatch(base_offset=r.base_offset, count=r.count, size=r.size, crc=r.crc, index=r.index) for r in refs
+        )
         bodies = [self.bodies[r.index] for r in refs]
         return FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches), bodies
 

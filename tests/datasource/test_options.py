@@ -67,6 +67,7 @@ SAMPLES = {
     "onTopicRecreate": {"onTopicRecreate": "restart"},
     "fetch.maxWaitMs": {"fetch.maxWaitMs": "50"},
     "includeHeaders": {"includeHeaders": "true"},
+    "includeMetadata": {"includeMetadata": "true"},
     "createTopic": {"createTopic": "false"},
     "createTopic.partitions": {"createTopic.partitions": "2"},
     "createTopic.description": {"createTopic.description": "orders of the shop"},

@@ -14,11 +14,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from dledger.batch.records import RECORD_SCHEMA, encode_batch
 from dledger.datasource.records import Coalescer, Router, cut
-from dledger.datasource.rows import SCHEMA, SCHEMA_WITH_HEADERS, table_rows
+from dledger.datasource.rows import SCHEMAS, Body, lengths, table_rows
 from dledger.datasource.schema import WriteColumns, read_schema
 from dledger.errors import ConfigError
 
 HEADERS = RECORD_SCHEMA.field("headers").type
+COLUMN_NAMES = SCHEMAS[False, False].names
 TIME = RECORD_SCHEMA.field("timestamp").type
 
 
@@ -29,26 +30,33 @@ def body(values: list[bytes], **columns: pa.Array) -> bytes:
 
 
 @pytest.mark.parametrize("headers", [False, True])
-def test_the_arrow_schema_of_a_read_is_the_one_spark_insists_on(headers: bool) -> None:
+@pytest.mark.parametrize("metadata", [False, True])
+def test_the_arrow_schema_of_a_read_is_the_one_spark_insists_on(headers: bool, metadata: bool) -> None:
     """The first batch is compared for equality: nullability, names of list items, time zone and all."""
-    ours = SCHEMA_WITH_HEADERS if headers else SCHEMA
-    assert to_arrow_schema(read_schema(headers), timezone="UTC").equals(ours)
+    ours = SCHEMAS[headers, metadata]
+    assert to_arrow_schema(read_schema(headers, metadata), timezone="UTC").equals(ours)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.data())
 def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataObject) -> None:
-    bodies: list[tuple[int, int, bytes]] = []
+    bodies: list[Body] = []
     base = 100
     for count in counts:
-        bodies.append((base, count, body([str(o).encode() for o in range(base, base + count)])))
+        values = [str(o).encode() for o in range(base, base + count)]
+        bodies.append(Body(base, count, body(values), entry=7 * base, term=count))
         base += count
     start = data.draw(st.integers(100, base))
     end = data.draw(st.integers(start, base))
-    covering = [b for b in bodies if b[0] + b[1] > start and b[0] < end]
-    rows = [row for batch in table_rows(covering, "t", 3, start, end) for row in batch.to_pylist()]
+    covering = [b for b in bodies if b.base + b.rows > start and b.base < end]
+    rows = [row for batch in table_rows(covering, "t", 3, start, end, metadata=True) for row in batch.to_pylist()]
     assert [row["offset"] for row in rows] == list(range(start, end))
     assert [row["value"] for row in rows] == [str(o).encode() for o in range(start, end)]
     assert {(row["topic"], row["partition"], row["timestampType"], row["key"]) for row in rows} <= {("t", 3, 0, None)}
+    source = [(one.term, one.entry) for one in bodies for _ in range(one.rows)]
+    assert [(row["term"], row["entryIndex"]) for row in rows] == source[start - 100 : end - 100]
+    assert [row["size"] for row in rows] == [len(row["value"]) for row in rows]
+    plain = [row for batch in table_rows(covering, "t", 3, start, end) for row in batch.to_pylist()]
+    assert plain == [{name: row[name] for name in COLUMN_NAMES} for row in rows]
 
 
 def test_optional_columns_come_back_as_they_were_written() -> None:
@@ -56,19 +64,28 @@ def test_optional_columns_come_back_as_they_were_written() -> None:
     times = pa.array([1, 2], TIME)
     headers = pa.array([[{"key": "h", "value": b"v"}], None], HEADERS)
     stored = body([b"a", b"b"], key=keys, timestamp=times, headers=headers)
-    (batch,) = table_rows([(0, 2, stored)], "t", 0, 0, 2, headers=True)
+    (batch,) = table_rows([Body(0, 2, stored)], "t", 0, 0, 2, headers=True, metadata=True)
     assert batch.column("key").to_pylist() == [b"k", None]
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1, 2]
     assert batch.column("headers").to_pylist() == [[{"key": "h", "value": b"v"}], None]
+    assert batch.column("size").to_pylist() == [2, 1]
+    assert batch.column("entryIndex").to_pylist() == [-1, -1]
+
+
+def test_lengths_of_a_column_are_those_of_its_own_rows_and_none_for_null() -> None:
+    column = pa.array([b"left out", b"abc", None, b"", b"defgh", b"left out"], pa.binary())
+    assert lengths(column.slice(1, 4)).tolist() == [3, 0, 0, 5]
+    assert lengths(pa.nulls(2, pa.binary())).tolist() == [0, 0]
+    assert lengths(pa.array([], pa.binary())).tolist() == []
 
 
 def test_small_bodies_are_put_together_and_large_ones_cut() -> None:
-    small = [(i, 1, body([b"x" * 100])) for i in range(1000)]
+    small = [Body(i, 1, body([b"x" * 100])) for i in range(1000)]
     assert [b.num_rows for b in table_rows(small, "t", 0, 0, 1000)] == [1000]
-    large = [(0, 64, body([b"x" * (1 << 18)] * 64))]
+    large = [Body(0, 64, body([b"x" * (1 << 18)] * 64))]
     batches = list(table_rows(large, "t", 0, 0, 64))
     assert [b.num_rows for b in batches] == [12, 13, 13, 13, 13]
-    tiny = [(0, 200_000, body([b""] * 200_000)), (200_000, 30_000, body([b""] * 30_000))]
+    tiny = [Body(0, 200_000, body([b""] * 200_000)), Body(200_000, 30_000, body([b""] * 30_000))]
     assert [b.num_rows for b in table_rows(tiny, "t", 0, 0, 230_000)] == [50_000, 50_000, 50_000, 50_000, 30_000]
 
 
@@ -185,9 +202,9 @@ def test_coalesced_bodies_keep_every_record_in_order_and_their_limits(
             assert records.nbytes <= 2 * least + 8 or len(values) == 1
             stored.setdefault(partition, []).extend(int(v.partition(b":")[0]) for v in values)
 
-    for partition, lengths in batches:
+    for partition, sizes_of_values in batches:
         values = []
-        for length in lengths:
+        for length in sizes_of_values:
             values.append(f"{number}:".encode() + b"x" * length)
             wrote.setdefault(partition, []).append(number)
             number += 1

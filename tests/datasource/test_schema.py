@@ -28,6 +28,7 @@ def test_the_table_has_the_columns_of_sparks_kafka_connector() -> None:
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
     )
     assert read_schema(True).names[-1] == "headers"
+    assert read_schema(False, True).names[-3:] == ["term", "entryIndex", "size"]
 
 
 def test_an_unknown_option_is_found_when_the_schema_is_asked_for() -> None:
@@ -36,8 +37,9 @@ def test_an_unknown_option_is_found_when_the_schema_is_asked_for() -> None:
 
 
 def test_properties_of_a_sql_table_are_no_unknown_options() -> None:
-    given = {"provider": "dledger", "owner": "me", "my.property": "1", "includeHeaders": "true"}
-    assert table_schema(given) == read_schema(True)
+    given = {"provider": "dledger", "owner": "me", "my.property": "1", "includeHeaders": "true",
+             "includeMetadata": "true"}  # fmt: skip
+    assert table_schema(given) == read_schema(True, True)
 
 
 def test_a_schema_of_the_users_own_is_refused_with_how_to_unpack_the_value() -> None:
@@ -47,7 +49,7 @@ def test_a_schema_of_the_users_own_is_refused_with_how_to_unpack_the_value() -> 
 
 
 def test_a_frame_that_was_read_from_a_log_can_be_written_as_it_is() -> None:
-    columns = check_write_schema(read_schema(True), "copy")
+    columns = check_write_schema(read_schema(True, True), "copy")
     assert (columns.value, columns.key, columns.partition, columns.timestamp, columns.headers) == (1, 0, 3, 5, 7)
     assert columns.topic == -1, "the option stands above the column"
 

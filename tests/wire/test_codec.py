@@ -253,7 +253,8 @@ def test_large_honest_header_passes_the_walk() -> None:
 
 
 def test_fetched_bodies_must_add_up_to_the_payload() -> None:
-    message = FetchResponse(code=Code.SUCCESS, batches=(FetchedBatch(base_offset=5, count=1, size=3, crc=9),))
+    batch = FetchedBatch(base_offset=5, count=1, size=3, crc=9, index=7, term=2)
+    message = FetchResponse(code=Code.SUCCESS, batches=(batch,))
     header = raw_header(message)
     assert decode(KINDS[FetchResponse], header, b"abc") == message
     for payload in (b"", b"ab", b"abcd"):

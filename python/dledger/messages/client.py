@@ -125,12 +125,14 @@ class FetchRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatch:
     """One body in the payload; its records have offsets from ``base_offset`` on. ``size`` and ``crc`` are the body's,
-    crc 0 when it was stored unverified."""
+    crc 0 when it was stored unverified; ``index`` and ``term`` its entry's, -1 where they are not known."""
 
     base_offset: int
     count: int
     size: int
     crc: int
+    index: int = -1
+    term: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

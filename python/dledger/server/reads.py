@@ -212,10 +212,14 @@ class Reads:
         if self._driver.failed:
             return
         begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
+        term_at = self._raft.term_at
         batches = tuple(
-            FetchedBatch(base_offset=ref.base_offset, count=ref.count, size=len(body), crc=ref.crc)
+            FetchedBatch(
+                base_offset=ref.base_offset, count=ref.count, size=len(body), crc=ref.crc,
+                index=ref.index, term=-1 if (term := term_at(Index(ref.index))) is None else term,
+            )
             for ref, body in zip(refs, bodies, strict=True)
-        )
+        )  # fmt: skip
         answer = FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches)
         connection.send(answer, request_id, bodies)
 

@@ -21,7 +21,7 @@ from dledger.wire.kinds import COMMAND_TAGS, COMMANDS
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 63) - 1
 Step = Callable[[Any], Any]
-_FETCHED: Final = struct.Struct(">qIII")
+_FETCHED: Final = struct.Struct(">qIIIqq")
 
 
 class Wrong(ValueError):
@@ -141,7 +141,7 @@ def _sizes(packed: bytes) -> tuple[int, ...]:
 
 def _pack_fetched(batches: tuple[FetchedBatch, ...]) -> bytes:
     try:
-        return b"".join([_FETCHED.pack(b.base_offset, b.count, b.size, b.crc) for b in batches])
+        return b"".join([_FETCHED.pack(b.base_offset, b.count, b.size, b.crc, b.index, b.term) for b in batches])
     except struct.error as error:
         raise Wrong(str(error)) from None
 
@@ -151,8 +151,8 @@ def _unpack_fetched(packed: bytes) -> tuple[FetchedBatch, ...]:
         raise Wrong(f"{len(packed)} bytes are no row of {_FETCHED.size}-byte batches")
     return tuple(
         [
-            FetchedBatch(base_offset=base_offset, count=count, size=size, crc=crc)
-            for base_offset, count, size, crc in _FETCHED.iter_unpack(packed)
+            FetchedBatch(base_offset=base_offset, count=count, size=size, crc=crc, index=index, term=term)
+            for base_offset, count, size, crc, index, term in _FETCHED.iter_unpack(packed)
         ]
     )
 
