@@ -74,6 +74,7 @@ class PeerLink:
         """Begin to connect; needs a running loop."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(_no_end)
 
     def send(self, message: PeerMessage | RepairMessage) -> None:
         """Send, or keep until the attempt to connect that is under way has ended, or drop. Never waits."""
@@ -156,3 +157,9 @@ class PeerLink:
             self._connection = None
             if self._on_change:
                 self._on_change(False)
+
+
+def _no_end(task: asyncio.Task[None]) -> None:
+    """A link goes on until it is closed: a defect that ended it must not stay unseen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": "a link to a peer ended by itself", "exception": error})

@@ -140,6 +140,8 @@ class Network:
         def opened() -> None:
             if answer.done():
                 transport.abort()
+            elif transport.over:  # reset between the other side's accept and now
+                answer.set_exception(ConnectionResetError(errno.ECONNRESET, "reset"))
             else:
                 transport.open(factory)
                 answer.set_result((transport, transport.protocol))
