@@ -102,6 +102,16 @@ def test_i4_a_commit_of_an_old_leader_that_a_newer_one_lacks_is_found(group: Gro
     breaks("I4", group.commit, "n0", 1)
 
 
+def test_i4_a_late_leader_of_an_old_term_owes_nothing_that_a_newer_one_committed(group: Group) -> None:
+    """Its votes were under way when the newer one was elected; nobody follows it."""
+    group.lead("n0", 3)
+    entries = group.entries(3, 2)
+    group.append("n0", entries)
+    group.append("n1", entries)
+    group.commit("n0", 1)
+    group.lead("n2", 2)
+
+
 def test_i8_two_votes_in_one_term_are_found(group: Group) -> None:
     save(group, "n0", 2, "n1")
     send(group, vote("n0", "n1", 2))

@@ -18,6 +18,8 @@ class Elections:
         self._truth = truth
         self.leaders: dict[int, tuple[str, int]] = {}
         """Term -> (node, life)."""
+        self._committed_in: dict[int, int] = {}
+        """Term -> the last index that its leader committed."""
 
     def started(self, view: View) -> None:
         """I8, I9: a node that comes back remembers its term and its vote."""
@@ -44,7 +46,12 @@ class Elections:
         other = self.leaders.setdefault(term, me)
         if other != me:
             raise Broken("I1", f"{view} leads term {term}, which {other[0]} led in its life {other[1]}")
-        self.complete(view, self._truth.committed_index)
+        self.complete(view, self._owed(term))
+
+    def _owed(self, term: int) -> int:
+        """The last index that was committed in a term before ``term``. A leader of an old term who learns of its votes
+        when a later one has committed already owes nothing of that."""
+        return max((index for earlier, index in self._committed_in.items() if earlier < term), default=-1)
 
     def complete(self, view: View, index: int) -> None:
         """I4: a leader has every entry that was committed in an earlier term."""
@@ -56,9 +63,11 @@ class Elections:
 
     def committed(self, by: View, views: Iterable[View]) -> None:
         """I4, too: what is committed late in an old term must be in the logs of the later terms' leaders."""
+        if self._truth.committed_index > max(self._committed_in.values(), default=-1):
+            self._committed_in[by.machine.term] = self._truth.committed_index
         for view in views:
             if view.machine.role is Role.LEADER and view.machine.term > by.machine.term:
-                self.complete(view, self._truth.committed_index)
+                self.complete(view, self._owed(view.machine.term))
 
     @staticmethod
     def sent(memory: Memory, name: str, message: PeerMessage) -> None:
