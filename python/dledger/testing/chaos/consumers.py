@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from dledger.errors import DLedgerError
@@ -9,6 +10,8 @@ from dledger.testing.chaos.clients import Place, Worker
 from dledger.testing.checkers.history import Kind
 from dledger.testing.checkers.values import decode_value
 
+MAX_ASKING: Final = 64
+"""Questions of a watcher that are not answered."""
 LOOK_BACK: Final = 2000
 """Records that a consumer reads again at most when it goes back."""
 
@@ -100,4 +103,30 @@ class Consumer(Worker):
                 )
 
 
-__all__ = ["Consumer"]
+class Watcher(Consumer):
+    """Asks for fresh end offsets without waiting for the answers before, so that a leader that was stopped or cut off
+    finds questions from all the time that it was, and not only one from each client."""
+
+    def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
+        super().__init__(place, name, rate, seed, **settings)
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """As the base's; what is not answered in the end is let go."""
+        try:
+            await super().run()
+        finally:
+            for task in self._asking:
+                task.cancel()
+            await asyncio.gather(*self._asking, return_exceptions=True)
+
+    async def step(self) -> None:
+        await self.pause()
+        if len(self._asking) < MAX_ASKING:
+            topic, partition = self.any_partition()
+            task = asyncio.ensure_future(self._end(topic, partition, stale=False))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+
+__all__ = ["Consumer", "Watcher"]

@@ -17,7 +17,7 @@ from dledger.client import AsyncClient
 from dledger.errors import DLedgerError
 from dledger.testing.chaos.acks import Acks, Gap
 from dledger.testing.chaos.clients import Appender, Pipeliner, Place, Worker, run_all
-from dledger.testing.chaos.consumers import Consumer
+from dledger.testing.chaos.consumers import Consumer, Watcher
 from dledger.testing.chaos.ending import STEP_S, compare_stores, read_back
 from dledger.testing.chaos.faults.fault import Fault
 from dledger.testing.chaos.nodes import PROXY_HOST, Nodes
@@ -153,7 +153,7 @@ async def _play(
 
 
 def make_workers(place: Place, seed: int) -> list[Worker]:
-    """Seven clients, each with connections of its own."""
+    """Eight clients, each with connections of its own."""
     patient = {"request_timeout_ms": 30_000, "max_in_flight": 64}
     return [
         Pipeliner(place, "producer-a", 25, seed, **patient),
@@ -163,6 +163,7 @@ def make_workers(place: Place, seed: int) -> list[Worker]:
         Writer(place, "writer-a", 3, seed, request_timeout_ms=8000),
         Consumer(place, "consumer-a", 12, seed, request_timeout_ms=8000),
         Consumer(place, "consumer-b", 12, seed, request_timeout_ms=3000),
+        Watcher(place, "watcher", 10, seed, request_timeout_ms=12_000),
     ]
 
 

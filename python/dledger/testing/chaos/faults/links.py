@@ -35,6 +35,14 @@ async def isolate_leader(scene: Scene) -> int:
     return await scene.hurt(links, lambda: rules, scene.seconds(2.0, 5.0), "held")
 
 
+async def shut_out_leader(scene: Scene) -> int:
+    """Its peers see their connections end and soon elect another, while it still believes that it leads: the longest
+    time in which two nodes do, and clients reach both."""
+    name = await _leader_name(scene)
+    links = scene.proxy.links([name], scene.nodes.names, both_ways=True)
+    return await scene.hurt(links, lambda: Rules(refuse=True), scene.seconds(1.5, 3.0), "refused")
+
+
 async def cut_pair(scene: Scene) -> int:
     """Everybody else still reaches both."""
     first, second = scene.dice.sample(scene.nodes.names, 2)
@@ -108,6 +116,8 @@ LINK_FAULTS: Final = (
     Fault("isolate", "a minority is cut off from all others and from clients", "bytes held", isolate, True),
     Fault("isolate_leader", "the leader is cut off from its peers, not from clients", "bytes held", isolate_leader,
           True),
+    Fault("shut_out_leader", "the leader's connections with its peers are reset, and new ones at once",
+          "connections refused", shut_out_leader, True),
     Fault("cut_pair", "two nodes are cut off from each other only", "bytes held", cut_pair, True),
     Fault("mute", "what one node sends to its peers is cut, one way", "bytes held", mute, True),
     Fault("deaf", "what its peers send to one node is cut, one way", "bytes held", deaf, True),
