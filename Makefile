@@ -14,7 +14,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills chaos sim mutants crash-points evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills chaos sim mutants crash-points byte-flips disk-errors evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -60,6 +60,12 @@ mutants: $(VENV)/.package  ## plant bugs, one after the other, and look whether 
 
 crash-points: $(VENV)/.package  ## start the store from the states that crashes leave of its files (STATES=50000, JSON=file)
 	@$(BIN)/python -m dledger.testing.disk_states crash --states $(STATES) $(if $(JSON),--json $(JSON))
+
+byte-flips: $(VENV)/.package  ## change every byte of every file, one at a time: found, mended, never served (OFFSETS=n for some, JSON=file)
+	@$(BIN)/python -m dledger.testing.disk_states flips $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(JSON),--json $(JSON))
+
+disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and ENOSPC (JSON=file)
+	@$(BIN)/python -m dledger.testing.disk_states errors $(if $(JSON),--json $(JSON))
 
 evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/evidence/ (write them with JSON=docs/evidence/name.json)
 	@$(BIN)/python -m dledger.testing.evidence

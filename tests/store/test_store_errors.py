@@ -189,6 +189,39 @@ def test_D12_full_is_said_while_the_current_file_still_has_room(kit, disk):
         store.close()
 
 
+def test_D12_full_is_said_as_long_as_the_refused_file_cannot_be_made(kit, disk):
+    """The file before it is there already, which says nothing of the room for one more."""
+    store = kit.open(disk)
+    kit.fill(store, [600])
+    assert len(disk.listdir(kit.root / "data")) == 2
+    disk.free = 0
+    with pytest.raises(DiskFull):
+        store.append(kit.make(store.end, [700, 700]))
+    assert store.disk_level() is DiskLevel.FULL
+    disk.fail("fallocate", "data/", errno.EDQUOT, times=3)
+    disk.free = disk.total
+    assert store.disk_level() is DiskLevel.FULL
+    disk.failures.clear()
+    store.disk_level()
+    assert store.disk_level() is DiskLevel.OK
+    kit.fill(store, [700, 700])
+
+
+def test_B12_file_that_cannot_even_be_made_is_a_full_disk_like_others(kit, disk):
+    """A quota, or no free inode, refuses a file before it has any length."""
+    store = kit.open(disk, Keeping.MANUAL)
+    entries = kit.fill(store, [600])
+    disk.fail("create", "data/", errno.ENOSPC, times=1)
+    with pytest.raises(DiskFull, match="nothing was written"):
+        store.append(kit.make(store.end, [700]))
+    entries += kit.fill(store, [700])
+    disk.fail("fsync_dir", "data", errno.ENOSPC, times=1)
+    with pytest.raises(StorageError, match="this node stops"):
+        store.append(kit.make(store.end, [700]))
+    disk.reboot(power=True)
+    assert kit.bytes_of(kit.all(kit.open(disk))) == kit.bytes_of(entries)
+
+
 @pytest.mark.parametrize(
     ("free", "level"),
     [(500, DiskLevel.OK), (101, DiskLevel.OK), (100, DiskLevel.WARN), (31, DiskLevel.WARN), (29, DiskLevel.FULL),

@@ -270,7 +270,9 @@ class FileStore:
             return
         with suppress(StorageError):
             end, files = self._view.end, self._index.files
-            if self._no_room or self._half_full():
+            if self._no_room:  # only a file that is not there yet tells whether there is room again
+                self._allocate(self._data, self._data.end)
+            elif self._half_full():
                 self._allocate(self._data, end.end_pos + self._data.file_size)
             next_unit = (end.position.index + 1) * UNIT_SIZE
             if next_unit % files.file_size > files.file_size // 2 and not files.has(next_unit + files.file_size):

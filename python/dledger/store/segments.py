@@ -6,6 +6,7 @@ where a truncation was interrupted. Methods raise OSError as the disk does.
 
 from __future__ import annotations
 
+import errno
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -117,17 +118,22 @@ class SegmentFiles:
             path = self.directory / file_name(start)
             fresh = path.with_name(path.name + NEW_SUFFIX)
             try:
-                handle = self.disk.open(fresh, create=True)
-                handle.fallocate(self.file_size)
-                handle.fdatasync()
+                self._fill(fresh)
+                self.disk.rename(fresh, path)
             except OSError:
-                del handle
                 self._discard(fresh)
                 raise
-            self.disk.rename(fresh, path)
-            self.disk.fsync_dir(self.directory)
+            try:
+                self.disk.fsync_dir(self.directory)
+            except OSError as error:  # not for want of room: what a failed sync left out is not tried again (D2)
+                raise OSError(errno.EIO, f"cannot sync the new name: {error}", str(self.directory)) from error
             with self._lock:
                 self.starts = sorted([*self.starts, start])
+
+    def _fill(self, path: Path) -> None:
+        handle = self.disk.open(path, create=True)
+        handle.fallocate(self.file_size)
+        handle.fdatasync()
 
     def _discard(self, path: Path) -> None:
         if self.disk.exists(path):

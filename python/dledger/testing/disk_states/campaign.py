@@ -1,35 +1,39 @@
-"""Runs of all scripts, over several processes, and what is written down of them."""
+"""Runs of everything, over several processes, and what is written down of them (`dledger.testing.result`)."""
 
 from __future__ import annotations
 
-import json
-import platform
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import asdict, fields
 from typing import Any, Final, TextIO, TypeVar
 
 from dledger.testing.disk_states.crash import Sweep
+from dledger.testing.disk_states.failures import FailureSweep, FailureTally
+from dledger.testing.disk_states.flips import Counts, FlipTally, flip_all, images, merged, places, shares
 from dledger.testing.disk_states.scenarios import SCENARIOS
-from dledger.testing.result import commit
+from dledger.testing.result import result
 
 SHOWN: Final = 5
 """Findings printed for each part; all that were kept are in the JSON."""
+FLIP_PARTS: Final = 4
+"""Tasks that each store's bytes are cut into."""
+MODULE: Final = "python -m dledger.testing.disk_states"
 
 Result = dict[str, Any]
 Task = TypeVar("Task")
 Done = TypeVar("Done")
 
 
-def crash_campaign(states: int, jobs: int, out: TextIO) -> Result:
-    """Crash every script until about ``states`` distinct states were started from."""
+def crash_campaign(states: int, jobs: int, out: TextIO, every: int = 1) -> Result:
+    """Crash every script until about ``states`` distinct states were started from; ``every``: only at each so many-th
+    point in time, for a quick look."""
     started = time.monotonic()
     share = -(-states // len(SCENARIOS))
     parts: dict[str, Result] = {}
     seen: set[int] = set()
-    for name, (part, digests) in _spread(_crash_part, [(number, share) for number in range(len(SCENARIOS))], jobs):
+    tasks = [(number, share, every) for number in range(len(SCENARIOS))]
+    for name, (part, digests) in _spread(_crash_part, tasks, jobs):
         parts[name] = part
         seen |= digests
         out.write(
@@ -38,26 +42,114 @@ def crash_campaign(states: int, jobs: int, out: TextIO) -> Result:
             f"{part['not_started']} did not start\n"
         )
         _show(part["findings"], out)
-    result = _result("crash", started) | {
-        "states": len(seen),
-        "legal_states": sum(part["legal_states"] for part in parts.values()),
-        "lost": sum(part["lost"] for part in parts.values()),
-        "not_started": sum(part["not_started"] for part in parts.values()),
-        "scenarios": parts,
-    }
-    result["ok"] = bool(seen) and result["lost"] == result["not_started"] == 0
+    keys = ("operations", "points", "legal_states", "built_states", "lost", "not_started")
+    sums = {key: sum(part[key] for part in parts.values()) for key in keys}
+    seconds = round(time.monotonic() - started, 1)
+    ok = bool(seen) and sums["lost"] == sums["not_started"] == 0
     out.write(
-        f"crash points: {result['states']} distinct states started from in {result['seconds']} s, of "
-        f"{result['legal_states']} legal ones; {result['lost']} lost something, {result['not_started']} did not start "
-        "by themselves\n"
+        f"crash states: {len(seen)} distinct ones started from in {seconds} s, {sums['built_states']} built of "
+        f"{sums['legal_states']} legal ones; {sums['lost']} lost something, {sums['not_started']} did not start by "
+        "themselves\n"
     )
-    return result
+    return result(
+        "crash states",
+        command=f"{MODULE} crash --states {states}",
+        ok=ok,
+        figures={"distinct states": len(seen), **{key.replace("_", " "): count for key, count in sums.items()},
+                 "seconds": seconds},
+        faults={"crash": len(seen)},
+        table=[["script", "operations", "points in time", "legal states", "distinct states", "lost", "not started"],
+               *([name, part["operations"], part["points"], part["legal_states"], part["distinct_states"], part["lost"],
+                  part["not_started"]] for name, part in parts.items())],
+        findings=[finding for part in parts.values() for finding in part["findings"]],
+    )  # fmt: skip
 
 
-def _crash_part(task: tuple[int, int]) -> tuple[str, tuple[Result, set[int]]]:
-    number, share = task
-    tally = Sweep(SCENARIOS[number], share).run()
+def _crash_part(task: tuple[int, int, int]) -> tuple[str, tuple[Result, set[int]]]:
+    number, share, every = task
+    tally = Sweep(SCENARIOS[number], share, every=every).run()
     return SCENARIOS[number].name, (tally.as_dict(), tally.seen)
+
+
+def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
+    """Change about so many bytes, one at a time, evenly over all files of all stores; 0: every byte."""
+    started = time.monotonic()
+    stores = images()
+    total = sum(len(places(image)) for image in stores)
+    every = max(1, total // offsets) if offsets else 1
+    tasks = [(number, every, part) for number in range(len(stores)) for part in range(FLIP_PARTS)]
+    tally = merged(_spread(_flip_part, tasks, jobs))
+    names = [each.name for each in fields(Counts)]
+    kinds = {name: asdict(counts) for name, counts in sorted(tally.kinds.items())}
+    for name, counts in kinds.items():
+        out.write(f"{name}: {', '.join(f'{count} {key}' for key, count in counts.items() if count)}\n")
+    _show(tally.findings, out)
+    sums = {key: sum(counts[key] for counts in kinds.values()) for key in names}
+    seconds = round(time.monotonic() - started, 1)
+    out.write(
+        f"byte flips: {sums['flips']} of {total} bytes changed in {seconds} s, {sums['found_by_verify']} named by "
+        f"verify; {sums['repaired']} repaired from a peer, {sums['rebuilt']} made good by the store itself, "
+        f"{sums['reported']} reported; {sums['live']} more under a running store; {tally.served_wrong_or_lost} served "
+        "wrong, lost or not found\n"
+    )
+    return result(
+        "byte flips",
+        command=f"{MODULE} flips --offsets {offsets}",
+        ok=0 < sums["flips"] == sums["found_by_verify"] and not tally.served_wrong_or_lost,
+        figures={"bytes in all files": total, **{key.replace("_", " "): count for key, count in sums.items()},
+                 "served wrong, lost or not found": tally.served_wrong_or_lost, "seconds": seconds},
+        faults={"byte changed at rest": sums["flips"], "byte changed under a running store": sums["live"]},
+        table=[["bytes of", *(key.replace("_", " ") for key in names)],
+               *([name, *(counts[key] for key in names)] for name, counts in kinds.items())],
+        findings=tally.findings,
+    )  # fmt: skip
+
+
+def _flip_part(task: tuple[int, int, int]) -> FlipTally:
+    number, every, part = task
+    image = images()[number]
+    return flip_all(image, list(shares(image, every, FLIP_PARTS))[part])
+
+
+def failure_campaign(every: int, jobs: int, out: TextIO) -> Result:
+    """Fail each so many-th operation of every script, with every error that it can give."""
+    started = time.monotonic()
+    faults: dict[str, int] = {}
+    sums = dict.fromkeys(("refused", "stopped", "survived", "starts", "broken"), 0)
+    table: list[list[Any]] = [["script", "faults", *sums]]
+    findings: list[str] = []
+    for name, tally in _spread(_failure_part, [(number, every) for number in range(len(SCENARIOS))], jobs):
+        for key, count in tally.faults.items():
+            faults[key] = faults.get(key, 0) + count
+        row = [getattr(tally, key) for key in sums]
+        sums = {key: sums[key] + count for key, count in zip(sums, row, strict=True)}
+        table.append([name, sum(tally.faults.values()), *row])
+        findings += tally.findings
+        _show(tally.findings, out)
+    seconds = round(time.monotonic() - started, 1)
+    for key in sorted(faults):
+        out.write(f"{key}: {faults[key]}\n")
+    out.write(
+        f"disk errors: {sum(faults.values())} operations failed in {seconds} s; {sums['stopped']} ended the store, "
+        f"{sums['refused']} refused an append or a repair until there was room, {sums['survived']} let it go on; "
+        f"{sums['starts']} starts afterwards; {sums['broken']} broke a rule\n"
+    )
+    return result(
+        "disk errors",
+        command=f"{MODULE} errors --every {every}",
+        ok=bool(faults) and not sums["broken"],
+        figures={"operations failed": sum(faults.values()), **sums, "seconds": seconds},
+        faults=dict(sorted(faults.items())),
+        table=table,
+        findings=findings,
+    )
+
+
+def _failure_part(task: tuple[int, int]) -> tuple[str, FailureTally]:
+    number, every = task
+    tally = FailureTally()
+    FailureSweep(SCENARIOS[number], tally, every).run()
+    return SCENARIOS[number].name, tally
 
 
 def _spread(work: Callable[[Task], Done], tasks: list[Task], jobs: int) -> Iterable[Done]:
@@ -72,19 +164,3 @@ def _spread(work: Callable[[Task], Done], tasks: list[Task], jobs: int) -> Itera
 def _show(findings: list[str], out: TextIO) -> None:
     for finding in findings[:SHOWN]:
         out.write(f"  {finding}\n")
-
-
-def _result(what: str, started: float) -> Result:
-    """What every result says of itself."""
-    return {
-        "what": what,
-        "commit": commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "seconds": round(time.monotonic() - started, 1),
-    }
-
-
-def write_result(result: Result, path: Path) -> None:
-    """Put it down as JSON."""
-    path.write_text(json.dumps(result, indent=1) + "\n")

@@ -44,12 +44,16 @@ def check_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> 
         raise NotStarted(f"{type(error).__name__}: {error}") from error
 
 
-def _open(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> tuple[FileStore, Promise]:
-    store = open_settings(settings, disk, Keeping.MANUAL)
-    log = check_log(store, promise)
+def check_started(store: FileStore, promise: Promise, started: bool = True) -> Promise:
+    """What a store that was just ``started`` has to hold; what it says now is what counts from here on.
+
+    Raises:
+        BrokenPromise: it does not hold it.
+    """
+    log = check_log(store, promise, started)
     check_state(store, promise)
     state = store.hard_state
-    return store, replace(
+    return replace(
         promise,
         logs=(log,),
         durable=Index(len(log) - 1),
@@ -58,6 +62,11 @@ def _open(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> tuple[
         begins=(store.begin_index,),
         identity=store.identity,
     )
+
+
+def _open(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> tuple[FileStore, Promise]:
+    store = open_settings(settings, disk, Keeping.MANUAL)
+    return store, check_started(store, promise)
 
 
 def _first_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> Promise:

@@ -107,15 +107,17 @@ def record_start(recording: Recording, point: int, state: State) -> Recording:
 class Sweep:
     """Looks at one script's crash states: of the script, of the starts after a crash, and more of each in turn."""
 
-    def __init__(self, scenario: Scenario, wanted: int, findings: int = MAX_FINDINGS) -> None:
+    def __init__(self, scenario: Scenario, wanted: int, findings: int = MAX_FINDINGS, every: int = 1) -> None:
         """
         Args:
             wanted: distinct states after which to stop.
             findings: so many findings are enough to stop, too.
+            every: look only at each so many-th point in time.
         """
         self.scenario = scenario
         self.wanted = wanted
         self.findings = findings
+        self.every = every
         self.tally = Tally()
 
     def run(self) -> Tally:
@@ -160,7 +162,8 @@ class Sweep:
         for point in range(len(recording.ops) + 1):
             if point > 0:
                 model.apply(recording.ops[point - 1])
-            if point >= recording.begin and not self._hopeless():
+            due = point >= recording.begin and (point - recording.begin) % self.every == 0
+            if due and not self._hopeless():
                 self._point(recording, model, point, limit)
 
     def _point(self, recording: Recording, model: Model, point: int, limit: int) -> None:

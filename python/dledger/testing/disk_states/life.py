@@ -13,7 +13,8 @@ from dledger.store.files import Disk
 from dledger.store.keeper import Keeping
 from dledger.store.open_parts import StoreSettings
 from dledger.store.segments import file_name
-from dledger.testing.disk_states.promise import Promise, apply_entries, check_log, check_state, damaged_runs
+from dledger.testing.disk_states.checking import check_started
+from dledger.testing.disk_states.promise import Promise, apply_entries, damaged_runs
 from dledger.testing.disk_states.recording import RecordingDisk
 from dledger.types import Index, NodeId, Term
 
@@ -32,6 +33,8 @@ class Life:
         self.disk = disk
         self.promise = Promise()
         self.catalog: Catalog | None = None
+        self.with_catalog = False
+        """The catalog's files are being opened or written."""
         self._keeping = keeping
         self._tell = tell
         self._store: FileStore | None = None
@@ -42,6 +45,11 @@ class Life:
     @property
     def store(self) -> FileStore:
         assert self._store is not None, "the store is open"
+        return self._store
+
+    @property
+    def opened(self) -> FileStore | None:
+        """The store, if a process runs on it."""
         return self._store
 
     @property
@@ -61,29 +69,19 @@ class Life:
             BrokenPromise: it is not what was promised.
         """
         self._say(self.promise)
+        self._store = None
         self._store = store = open_settings(self.settings, self.disk, self._keeping)
-        log = check_log(store, self.promise)
-        check_state(store, self.promise)
         self._salt += 1
-        state = store.hard_state
-        self._committed = state.commit_hint
-        self._say(
-            replace(
-                self.promise,
-                logs=(log,),
-                durable=Index(len(log) - 1),
-                votes=((state.term, state.voted_for),),
-                commit=state.commit_hint,
-                begins=(store.begin_index,),
-                identity=store.identity,
-            )
-        )
+        self._committed = store.hard_state.commit_hint
+        self._say(check_started(store, self.promise))
 
     def open_catalog(self) -> None:
         """Restore the catalog, and apply what is committed."""
         self._say(replace(self.promise, catalog=True))
+        self.with_catalog = True
         self._checkpoints = Checkpoints(self.settings.directory, self.disk)
         self.catalog = self._checkpoints.restore(self.store)
+        self.with_catalog = False
         self._catch_up()
 
     def _catch_up(self) -> None:
@@ -159,11 +157,13 @@ class Life:
         assert self.catalog is not None, "the catalog is open"
         assert self._checkpoints is not None, "and so are its checkpoints"
         index = self.catalog.applied_index
+        self.with_catalog = True
         files = self._checkpoints.begin()
         data = self.catalog.snapshot()
         self.store.note_commit(index)
         self._checkpoints.save(data, index, files, self.store)
         self.catalog.saved(self._checkpoints.oldest_index)
+        self.with_catalog = False
         self._say(replace(self.promise, checkpoint=index))
 
     def repair(self, index: int) -> None:
@@ -188,6 +188,7 @@ class Life:
 
     def close(self) -> None:
         """Stop as one should."""
-        self.store.close()
-        self._store = self._checkpoints = self.catalog = None
+        store, self._store = self.store, None
+        store.close()
+        self._checkpoints = self.catalog = None
         self._say(replace(self.promise, durable=Index(len(self.log) - 1)))

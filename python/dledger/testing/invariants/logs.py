@@ -41,8 +41,10 @@ class Logs:
         """The log was cut behind ``after``: never at or below what this node knew to be committed, in any life."""
         if view.role is Role.LEADER and view.machine.role is Role.LEADER:
             raise Broken("I2", f"{view} leads term {view.term} and cuts its log behind {after}")
-        if after < max(view.memory.ever_committed, view.committed):
-            raise Broken("I14", f"{view} cuts behind {after}; it knew {view.memory.ever_committed} to be committed")
+        # A committed entry that was in memory only when an earlier life ended is gone, and another may be in its place.
+        known = max(view.committed, min(view.memory.ever_committed, view.memory.durable))
+        if after < known:
+            raise Broken("I14", f"{view} cuts behind {after}; it knew {known} to be committed")
         first = after + 1
         if first <= view.terms.last and self._truth.is_committed(first, view.terms.at(first)):
             raise Broken("I14", f"{view} cuts entry {first}, which is committed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from traceback import extract_tb
 from typing import Final
 
 from dledger.errors import StorageError
@@ -77,7 +78,8 @@ class World:
             self._broken.__cause__ = cause
 
     def defect(self, text: str, error: BaseException | None) -> None:
-        raise Broken("defect", f"{text}: {error!r}") from error
+        places = [f"{frame.name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)[-6:]] if error else []
+        raise Broken("defect", f"{text} at {' > '.join(places)}: {error!r}") from error
 
     def dispose(self) -> None:
         for loop in self.graveyard:
@@ -100,6 +102,7 @@ class Node:
         self.wall_offset_us = 0
         plan, rng = world.plan, world.rng
         self._rng = rng.fork(f"node {name}")
+        self.directory = plan.node_config(name).directory
         self.disk = SimDisk(name, rng.fork(f"disk {name}"), world.counts, plan.disk_bytes, plan.tear)
         self.disk.sync_ns = plan.sync_us * US
         self.disk.on_kill = self._killed_at_disk
@@ -154,7 +157,7 @@ class Node:
         if loop.dead:
             return
         disk = self.disk
-        if not isinstance(error, StorageError) or not (disk.harmed or disk.hog) or DEFECT in str(error):
+        if not isinstance(error, StorageError) or not (disk.harmed or disk.hog or disk.rotten) or DEFECT in str(error):
             self.world.breaks("defect", f"{self.name} ended by itself: {type(error).__name__}: {error}", error)
         self.world.story.tell(self.name, f"ends: {error}")
         self.kill(power=False)

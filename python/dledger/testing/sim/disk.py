@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from dledger.store.files import DiskSpace
+from dledger.store.files import DiskFile, DiskSpace
 from dledger.store.memory_disk import SECTOR, Failure, Inode, MemoryDisk, ProcessKilled, _apply
 from dledger.testing.sim.loop import US, SimLoop
 from dledger.testing.sim.outcome import Counts
 from dledger.testing.sim.rng import Rng
+from dledger.types import Buffer
 
 READS: Final = frozenset({"pread", "open", "statvfs"})
 SYNCS: Final = frozenset({"fdatasync", "fsync_dir"})
@@ -34,7 +35,11 @@ class SimDisk(MemoryDisk):
         self.powered = False
         self.kill_in = 0
         """The process dies in so many changes of the disk; 0: no."""
+        self.misdirect = 0
+        """The next write to a data file goes so many bytes away from its place; 0: no."""
         self.kill_with_power = False
+        self.rotten = False
+        """Something on it is another thing than what was written."""
         self.harmed = False
         """An error was raised in this life of its process."""
         self.on_kill: Callable[[], None] = lambda: None
@@ -101,6 +106,20 @@ class SimDisk(MemoryDisk):
                 raise OSError(failure.code, os.strerror(failure.code), str(path))
         return None
 
+    def open(self, path: Path, create: bool = False) -> DiskFile:
+        found = super().open(path, create)
+        return AstrayFile(self, found) if path.parent.name == "data" else found
+
+    def astray(self, path: Path, size: int, offset: int) -> int:
+        """Where a write of ``size`` bytes really goes."""
+        way, place = self.misdirect, offset + self.misdirect
+        if not way or place < 0 or place + size > len(self.names[path].written):
+            return offset
+        self.misdirect = 0
+        self.rotten = True
+        self._counts.bite("misdirected write")
+        return place
+
     # --- space --------------------------------------------------------------------------------------------------
 
     @property
@@ -119,6 +138,21 @@ class SimDisk(MemoryDisk):
     def statvfs(self, path: Path) -> DiskSpace:
         self.check("statvfs", path)
         return DiskSpace(self.total, self.free)
+
+    # --- another disk ---------------------------------------------------------------------------------------------
+
+    def image(self) -> dict[Path, bytes]:
+        """What a copy of the disk would hold that is made now, with the power off."""
+        return {path: bytes(inode.durable) for path, inode in self.durable_names.items()}
+
+    def put_back(self, image: dict[Path, bytes]) -> None:
+        """Another disk, with these files, is in its place."""
+        self.names = {
+            path: Inode(bytearray(data), bytearray(data), mtime_ms=self.now_ms) for path, data in image.items()
+        }
+        self.durable_names = dict(self.names)
+        self.pending_names.clear()
+        self.boots += 1
 
     # --- power --------------------------------------------------------------------------------------------------
 
@@ -162,3 +196,23 @@ class SimDisk(MemoryDisk):
         inode.written, inode.durable = result, bytearray(result)
         inode.dirty.clear()
         inode.resized = False
+
+
+class AstrayFile:
+    """A data file of a `SimDisk`, whose writes may go to another place."""
+
+    def __init__(self, disk: SimDisk, file: DiskFile) -> None:
+        self._disk = disk
+        self._file = file
+        self.path = file.path
+        self.pread = file.pread
+        self.fdatasync = file.fdatasync
+        self.truncate = file.truncate
+        self.fallocate = file.fallocate
+        self.size = file.size
+        self.next_data = file.next_data
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
+        if self._disk.misdirect:
+            offset = self._disk.astray(self.path, sum(map(len, buffers)), offset)
+        self._file.pwritev(buffers, offset)

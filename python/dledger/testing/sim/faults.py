@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger.testing.sim.cluster import Group, Node, World
+from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.loop import MS, US
-from dledger.testing.sim.workload import Workload
+from dledger.testing.sim.workload import Operator, Workload
 
 YEAR_US: Final = 365 * 24 * 3600 * 1_000_000
 
@@ -23,6 +24,8 @@ class Nemesis:
         self.active = True
         self._rng = world.rng.fork("nemesis")
         self._counts = world.counts
+        self._damage = Damage(world, group)
+        self._operator: Operator | None = None
         plan = world.plan
         strikes: dict[str, Callable[[], None]] = {
             "cut": self._cut,
@@ -41,6 +44,10 @@ class Nemesis:
             "slow network": self._slow_network,
             "wall clock jump": self._wall_jump,
             "client crash": self._client_crash,
+            "bit rot": self._rot,
+            "misdirected write": self._misdirect,
+            "empty disk": lambda: self._replace_disk(older=False),
+            "older disk": lambda: self._replace_disk(older=True),
         }
         self._strikes = [(kind, strike) for kind, strike in strikes.items() if plan.has(kind)]
 
@@ -66,6 +73,7 @@ class Nemesis:
                 self._counts.inject("drift")
         if plan.has("bad luck"):
             self._counts.inject("bad luck")
+        self._damage.start()
         if self._strikes:
             self._next()
 
@@ -249,6 +257,28 @@ class Nemesis:
                 disk.sync_ns = self.world.plan.sync_us * US
 
             self._later(500, 10_000, mend)
+
+    def _rot(self) -> None:
+        if done := self._damage.rot():
+            self._tell(done)
+
+    def _replace_disk(self, older: bool) -> None:
+        if done := self._damage.replace(older):
+            self._tell(done)
+            self._operate()
+
+    def _operate(self) -> None:
+        """An operator admits the node, as often as it takes."""
+        if self._operator is None:
+            self._operator = Operator(self.world, self._damage.replaced)
+
+    def _misdirect(self) -> None:
+        """Not where power is cut as well: the node would not know that it had the entry, see `damage`."""
+        plan = self.world.plan
+        if plan.has("power cut") or plan.has("group power cut"):
+            return
+        if done := self._damage.misdirect():
+            self._tell(done)
 
     def _wall_jump(self) -> None:
         if node := self._victim():

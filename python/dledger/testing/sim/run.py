@@ -23,9 +23,12 @@ from dledger.testing.sim.workload import Workload, final_reader
 STEP_NS: Final = 50 * MS
 """How often a phase looks whether its end has come."""
 SETTLE_NS: Final = 3 * SECOND
-"""Beside ten elections: links that were cut open again, processes start."""
+"""Before ten elections begin to count: links that were cut open again, processes start."""
 CLIENTS_NS: Final = 90 * SECOND
 """For clients to end what they had begun before everything was healed."""
+
+REPAIR_NS: Final = 40 * SECOND
+"""For damaged entries to be asked of every other node again."""
 
 log: Final = logging.getLogger("dledger")
 
@@ -118,18 +121,21 @@ class _Run:
         self.group.boot()
         world.scheduler.after(100 * MS, lambda _: self.workload.boot())
         self._until(self._plan.safety_ms * MS, lambda: False)
-        committed = self._committed()
         self.nemesis.stop()
+        self._until(world.scheduler.now_ns + SETTLE_NS, lambda: False)
+        if world.watch is not None:
+            world.watch.healed()
+        committed = self._committed()
         life, loop = final_reader(self.workload)
         self._call(loop, life.probe)
-        world.scheduler.after(SETTLE_NS, self._healed)
-        patience = 20 * self.world.plan.group["election_ms"] * MS + SETTLE_NS
+        patience = 20 * self.world.plan.group["election_ms"] * MS
         if not self._until(world.scheduler.now_ns + patience, lambda: self._committed() > committed):
             raise Broken("I25", f"nothing was committed within {patience // MS} ms of the end of all faults")
         self.workload.working = False
         if not self._until(world.scheduler.now_ns + CLIENTS_NS, self._clients_are_done):
             raise Broken("liveness", f"{CLIENTS_NS // SECOND} s after all faults wait in vain: {self._waiting()}")
-        if not self._until(world.scheduler.now_ns + patience, self._converged):
+        patience += REPAIR_NS
+        if not self._until(world.scheduler.now_ns + patience + SETTLE_NS, self._converged):
             raise Broken("I24", f"the nodes do not converge: {self._ends()}")
         self._read_all(life, loop)
         self._judge()
@@ -144,11 +150,6 @@ class _Run:
             if done():
                 return True
         return False
-
-    def _healed(self, _: object) -> None:
-        """Links are open again and processes have started."""
-        if self.world.watch is not None:
-            self.world.watch.healed()
 
     def _call(self, loop: SimLoop, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         loop.call_soon(lambda: loop.create_task(call()))

@@ -17,7 +17,8 @@ FAULTS: Final = (
     "loss", "duplication", "replay", "reorder", "packet loss", "connection reset", "split write", "slow network",
     "cut", "pause", "kill", "kill at a disk operation", "power cut", "group power cut", "stop", "transfer",
     "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
-    "client crash",
+    "client crash", "bit rot", "misdirected write", "empty disk",
+    "older disk",
 )  # fmt: skip
 """Kinds that a seed may have."""
 
@@ -110,8 +111,10 @@ def _group(rng: Rng, nodes: int) -> dict[str, Any]:
 
 
 def _node(rng: Rng, faults: tuple[str, ...]) -> dict[str, Any]:
+    scrub = {"scrub_bytes_per_s": rng.pick((0, 4 * KIB, 256 * KIB)), "scrub_pause_ms": rng.pick((500, 5000))}
     safe = "power cut" in faults or "group power cut" in faults
     return {
+        **scrub,
         "flush": "sync" if safe else rng.pick(("sync", "sync", "async")),
         "retention_bytes": rng.pick((0, 0, 100 * KIB)),
         "disk_reserve_bytes": 256 * KIB,

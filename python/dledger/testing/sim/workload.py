@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from dledger.client.aclient import AsyncClient
+from dledger.errors import DLedgerError
 from dledger.testing.checkers.history import Recorder
-from dledger.testing.sim.cluster import World
+from dledger.testing.sim.cluster import Node, World
 from dledger.testing.sim.life import Life
 from dledger.testing.sim.loop import US, Clock, SimLoop
+from dledger.testing.sim.machine import Machine
+from dledger.testing.sim.settings import PORT
 
 
 class Topic:
@@ -86,6 +92,36 @@ class Client:
             world.network.died(self.name, loop, power=False)
 
 
+class Operator:
+    """Admits nodes that have another disk, as somebody would with ``dledger admit``."""
+
+    def __init__(self, world: World, nodes: list[Node]) -> None:
+        """``nodes``: those that have to be admitted; one that is, is taken out."""
+        self._nodes = nodes
+        self._story = world.story
+        self._loop = world.new_loop("op", Clock(world.scheduler))
+        machine = Machine(self._loop, world.rng.fork("operator"), 0, lambda: None)
+        addresses = ",".join(f"{name}:{PORT}" for name in world.plan.names)
+        self._client = AsyncClient(addresses, environment=machine, request_timeout_ms=5000)
+        self._loop.call_soon(lambda: self._loop.create_task(self._work()))
+
+    async def _work(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            for node in list(self._nodes):
+                life = node.lives
+                if not node.is_up:
+                    continue
+                try:
+                    await self._client.admit(node.name)
+                except DLedgerError as error:
+                    self._story.tell("op", f"admit {node.name}: {error}")
+                else:
+                    self._story.tell("op", f"{node.name} is admitted")
+                    if node.lives == life and node in self._nodes:
+                        self._nodes.remove(node)
+
+
 def final_reader(workload: Workload) -> tuple[Life, SimLoop]:
     """A client of the liveness phase, whose calls the caller schedules."""
     client = Client(workload, 1_000)
@@ -94,4 +130,4 @@ def final_reader(workload: Workload) -> tuple[Life, SimLoop]:
     return Life(client, loop, world.rng.fork("last client"), "last"), loop
 
 
-__all__ = ["Client", "Topic", "Workload", "final_reader"]
+__all__ = ["Client", "Operator", "Topic", "Workload", "final_reader"]

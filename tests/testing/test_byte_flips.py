@@ -1,0 +1,113 @@
+"""Changed bytes: a share of what ``make byte-flips`` tries, and that it sees planted bugs."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from dledger.store import recovery
+from dledger.store.reader import Reader
+from dledger.store.scan import Chain
+from dledger.store.slots import SlotFile
+from dledger.store.tables import FileTable
+from dledger.testing.disk_states import flips
+from dledger.testing.disk_states.campaign import flip_campaign
+from dledger.testing.disk_states.flips import flip_all, images, places
+
+OFFSETS = 500
+
+
+def test_B7_B8_every_changed_byte_is_found_and_mended_or_named_and_never_served(capsys):
+    out = io.StringIO()
+    result = flip_campaign(OFFSETS, 1, out)
+    with capsys.disabled():
+        sys.stdout.write(out.getvalue().splitlines()[-1] + "\n")
+    assert result["ok"], out.getvalue()
+    figures = result["figures"]
+    assert figures["flips"] >= OFFSETS
+    assert figures["flips"] == figures["repaired"] + figures["rebuilt"] + figures["reported"]
+    assert figures["repaired"] > OFFSETS // 2
+    assert figures["live"] > OFFSETS // 2
+
+
+def test_only_what_nothing_reads_or_its_owner_rebuilds_stays_as_it_is():
+    """The entries, the hard state, the mark and the index are always mended."""
+    image = images()[0]
+    tally = flip_all(image, places(image)[::997], live=False)
+    assert {name for name, counts in tally.kinds.items() if counts.reported} <= {
+        "data: padding", "data: padding's header", "snapshot: newest", "snapshot: the one before", "table: header",
+        "table: rows",
+    }  # fmt: skip
+
+
+# --- planted bugs --------------------------------------------------------------------------------------------------
+
+
+def records_stand_in_one_slot_only(monkeypatch):
+    def write_both(slots, payload):
+        slots.write(payload)
+        slots.settle()
+
+    monkeypatch.setattr(SlotFile, "write_both", write_both)
+    return "state"
+
+
+def readers_check_no_checksums(monkeypatch):
+    monkeypatch.setattr("dledger.store.reader.body_is_sound", lambda entry: True)
+    return "data"
+
+
+def chain_of_headers_is_not_checked(monkeypatch):
+    def follows(chain, entry):
+        chain._seeds = (entry.chain_crc,)
+        return True
+
+    monkeypatch.setattr(Chain, "follows", follows)
+    return "data"
+
+
+def units_of_the_index_are_believed(monkeypatch):
+    monkeypatch.setattr(Reader, "_fits", lambda reader, unit, view: True)
+    return "index"
+
+
+def log_is_cut_at_the_first_damage(monkeypatch):
+    """DLedger's rule."""
+    monkeypatch.setattr(recovery, "_lost_pages", lambda *args: True)
+    return "data"
+
+
+def rows_of_tables_are_believed(monkeypatch):
+    def verified(table, stored, number):
+        step = table._step
+        return b"".join(stored[at : at + table.row_size] for at in range(0, len(stored), step))
+
+    monkeypatch.setattr(FileTable, "_verified", verified)
+    return "tables"
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [records_stand_in_one_slot_only, readers_check_no_checksums, chain_of_headers_is_not_checked,
+     units_of_the_index_are_believed, log_is_cut_at_the_first_damage, rows_of_tables_are_believed],
+)  # fmt: skip
+def test_check_of_stored_bytes_that_is_taken_out_is_seen(plant, monkeypatch):
+    where = plant(monkeypatch)
+    for image in images():
+        chosen = [(path, offset) for path, offset in places(image) if where in {path.name, path.parent.name}]
+        tally = flip_all(image, chosen[:: max(1, len(chosen) // 150)])
+        if tally.findings:
+            return
+    pytest.fail("nothing was seen")
+
+
+def test_bytes_are_told_apart_by_what_they_belong_to():
+    image = images()[0]
+    kinds = {flips.kind_of(image, path, offset)[0] for path, offset in places(image)}
+    assert kinds == {
+        "data: header", "data: body", "data: padding's header", "data: padding", "data: free space", "index: unit",
+        "index: free space", "hard state and identity", "mark", "snapshot: newest", "snapshot: the one before",
+        "table: header", "table: rows",
+    }  # fmt: skip
