@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from dledger.errors import ConfigError
-from dledger.testing.mutants.__main__ import as_dict, hunts
+from dledger.testing.mutants.__main__ import as_dict, hunt_for, hunts
 from dledger.testing.mutants.hunt import Hunt
-from dledger.testing.mutants.plant import Mutant, mutated, source_of
-from dledger.testing.mutants.registry import CANARY, MUTANTS
+from dledger.testing.mutants.plant import CRASH_STATES, SIMULATOR, Mutant, mutated, source_of
+from dledger.testing.mutants.registry import CANARY, DOES_NOT_APPLY, MUTANTS
+
+TOP = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -26,8 +29,28 @@ def test_planted_bug_changes_one_place_and_still_compiles(mutant: Mutant):
 def test_planted_bugs_have_names_of_their_own_and_say_what_they_stand_for():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 48
     stood_for = {name for mutant in MUTANTS for name in mutant.stands_for.split()}
-    assert {f"D{n}" for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15)} <= stood_for
+    classes = {f"B{n}" for n in range(1, 37)} | {f"D{n}" for n in range(1, 16)}
+    assert stood_for == classes - DOES_NOT_APPLY.keys()
     assert all(mutant.why for mutant in MUTANTS)
+
+
+def test_tests_that_have_to_find_a_planted_bug_are_there():
+    paths = [mutant.catcher for mutant in MUTANTS if mutant.catcher not in {SIMULATOR, CRASH_STATES}]
+    assert [path for some in paths for path in some.split() if not (TOP / path).exists()] == []
+
+
+def test_seed_that_is_red_without_the_bug_does_not_count_as_a_find():
+    """Else every bug would be found by the first seed that shows one of the program itself."""
+
+    def search(name: str, first: int, seeds: int) -> Hunt:
+        red = next((seed for seed in (3, 7, 40) if seed >= first), 0)
+        ends = first <= red < first + seeds
+        return Hunt(name, red - first + 1 if ends else seeds, 1.0, "I3" if ends else "", "")
+
+    name = MUTANTS[0].name
+    assert hunt_for(name, 30, search, lambda seed: seed == 3) == Hunt(name, 7, 2.0, "I3", "")
+    assert hunt_for(name, 30, search, lambda seed: seed < 30) == Hunt(name, 30, 3.0, "", "")
+    assert hunt_for(name, 7, search, lambda seed: True) == Hunt(name, 7, 2.0, "", "")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +76,7 @@ def test_survivor_makes_the_campaign_red_and_is_named():
     found = [Hunt(MUTANTS[0].name, 3, 1.0, "I7", ""), Hunt(MUTANTS[1].name, 500, 300.0, "", "")]
     summary = as_dict(found, 500)
     assert not summary["ok"]
-    assert summary["problems"] == [f"{MUTANTS[1].name} was not caught in 500 seeds"]
+    assert summary["problems"] == [f"{MUTANTS[1].name} was not caught by 500 seeds"]
     assert summary["figures"]["seeds at the median"] == 3
 
 

@@ -1,24 +1,30 @@
-"""One planted bug against the simulator, in a process of its own: seeds until one of them is red.
+"""One planted bug against who has to find it, in a process of its own: seeds until one of them is red, or tests.
 
-``python -m dledger.testing.mutants.hunt NAME --seeds 500`` prints one line of JSON.
+``python -m dledger.testing.mutants.hunt NAME --seeds 500`` prints one line of JSON. The name ``-`` plants nothing: a
+seed that is red then says nothing about any planted bug.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import io
 import json
+import re
 import signal
 import sys
 import time
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
-from dledger.testing.mutants.plant import plant
+from dledger.testing.mutants.plant import CRASH_STATES, SIMULATOR, plant
 from dledger.testing.mutants.registry import named
 
 SEED_S: Final = 60
-"""A seed that takes longer than this runs in circles, which is a find too."""
+"""A seed that takes more of the processor's time than this runs in circles, which is a find too."""
+STATES: Final = 4000
+"""Crash states over all scripts: a share of what their own campaign does."""
+NOTHING: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +38,8 @@ class Hunt:
     text: str
 
 
-class _Endless(Exception):
-    """The seed took too long."""
+class _Endless(BaseException):
+    """The seed took too long. No ``except`` of the program may keep it."""
 
 
 def _too_long(*_: object) -> None:
@@ -42,16 +48,22 @@ def _too_long(*_: object) -> None:
 
 def hunt(name: str, first: int, seeds: int) -> Hunt:
     """Plant the bug and look for it, from the first seed on."""
-    plant(named(name))
     begun = time.monotonic()
-    signal.signal(signal.SIGALRM, _too_long)
+    catcher = SIMULATOR
+    if name != NOTHING:
+        plant(named(name))
+        catcher = named(name).catcher
+    if catcher != SIMULATOR:
+        caught, text = _crash() if catcher == CRASH_STATES else _test(catcher)
+        return Hunt(name, 0, round(time.monotonic() - begun, 1), caught, text[:400])
+    signal.signal(signal.SIGVTALRM, _too_long)
     gc.disable()
     for done, seed in enumerate(range(first, first + seeds), 1):
-        signal.alarm(SEED_S)
+        signal.setitimer(signal.ITIMER_VIRTUAL, SEED_S, 1)
         try:
             caught, text = _run(seed)
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         gc.collect()
         if caught:
             return Hunt(name, done, round(time.monotonic() - begun, 1), caught, f"seed {seed}: {text}"[:400])
@@ -64,10 +76,60 @@ def _run(seed: int) -> tuple[str, str]:
 
     try:
         outcome = run_seed(seed)
-    except Exception as error:
+    except (Exception, _Endless) as error:
         return type(error).__name__, str(error)
     violation = outcome.violation
     return ("", "") if violation is None else (violation.invariant, violation.text)
+
+
+def _crash() -> tuple[str, str]:
+    """All scripts of the store, crashed."""
+    from dledger.testing.disk_states.campaign import crash_campaign
+
+    out = io.StringIO()
+    try:
+        done = crash_campaign(STATES, 1, out)
+    except Exception as error:
+        return CRASH_STATES, f"{type(error).__name__}: {error}"
+    text = "; ".join(line.strip() for line in out.getvalue().splitlines() if line.startswith("  "))
+    return ("", "") if done["ok"] else (CRASH_STATES, text)
+
+
+class _First:
+    """A plugin for pytest that keeps the first test that fails."""
+
+    def __init__(self) -> None:
+        self.failed = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self.failed:
+            self.failed = report.nodeid.rpartition("::")[2]
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed and not self.failed:
+            self.failed = f"{report.nodeid} cannot be loaded"
+
+
+def _test(paths: str) -> tuple[str, str]:
+    """Tests of the checkout, in which this has to run.
+
+    Raises:
+        RuntimeError: they did not run at all.
+    """
+    import pytest
+
+    first, out = _First(), sys.stdout
+    sys.stdout = io.StringIO()
+    try:
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *paths.split()], plugins=[first])
+        said = sys.stdout.getvalue()
+    finally:
+        sys.stdout = out
+    if code == 0:
+        return "", ""
+    if not first.failed:
+        raise RuntimeError(f"the tests {paths} did not run: {said[-400:]}")
+    return re.sub(r"\[.*", "", first.failed), ""
 
 
 def main() -> None:

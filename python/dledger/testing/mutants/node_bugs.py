@@ -67,8 +67,8 @@ STORE: Final = (
         "B20",
         "store.segments",
         "SegmentFiles.allocate",
-        "            self.disk.fsync_dir(self.directory)\n",
-        "",
+        "self.disk.fsync_dir(self.directory)",
+        "self.disk.exists(self.directory)",
         "a power cut takes a file's name away",
     ),
     Mutant(

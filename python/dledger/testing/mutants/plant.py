@@ -11,9 +11,13 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from dledger.errors import ConfigError
 
+SIMULATOR: Final = "sim"
+CRASH_STATES: Final = "crash states"
+"""The enumeration of `dledger.testing.disk_states`."""
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -29,6 +33,8 @@ class Mutant:
         pattern: what stands there, exactly once in that function; lines are separated as in the source.
         replacement: what stands there instead.
         why: what goes wrong, in a line.
+        catcher: who has to find it: `SIMULATOR`, `CRASH_STATES`, or paths of tests where the simulator has no way to
+            make the difference show.
     """
 
     name: str
@@ -38,6 +44,7 @@ class Mutant:
     pattern: str
     replacement: str
     why: str
+    catcher: str = SIMULATOR
 
 
 def source_of(module: str) -> str:

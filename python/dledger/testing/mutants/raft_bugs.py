@@ -252,7 +252,7 @@ RAFT: Final = (
     ),
     Mutant(
         "unadmitted-counts",
-        "B27 B30",
+        "B26 B27 B30",
         "raft.leader",
         "Leader._counts",
         "incarnation in {None, known}",

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from dledger.testing.mutants.core_bugs import CORE
+from dledger.testing.mutants.edge_bugs import EDGES
+from dledger.testing.mutants.file_bugs import FILES
 from dledger.testing.mutants.node_bugs import CATALOG, CLIENT, SERVER, STORE
 from dledger.testing.mutants.plant import Mutant
 from dledger.testing.mutants.raft_bugs import RAFT
+from dledger.testing.mutants.service_bugs import SERVICE
 
-MUTANTS: Final = (*RAFT, *STORE, *CATALOG, *SERVER, *CLIENT)
+MUTANTS: Final = (*RAFT, *CORE, *STORE, *FILES, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES)
+DOES_NOT_APPLY: Final = {
+    "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",
+}
+"""Class of bugs -> why there is none of it."""
 CANARY: Final = "ack-before-sync"
 """Always run by the test suite."""
 
