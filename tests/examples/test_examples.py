@@ -19,6 +19,8 @@ SHOWS = {
                      r"large has 5000 records"],
     "05_kill_the_leader.py": [r"SIGKILL of n\d", r"all 3000 acknowledged records are there, once, in order"],
     "06_embed_a_node.py": [r"this application's node is LEADER", r"rows: 1000"],
+    "07_watch_a_stream.py": [r"rows in progress: (\d+) of \1 records", r"largest lag: [1-9]\d* records, at the end 0",
+                             r"drawn in \S+\.png|pip install"],
 }  # fmt: skip
 
 
