@@ -112,7 +112,8 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 def test_make_targets_of_the_readme_exist() -> None:
     makefile = (TOP / "Makefile").read_text()
-    for name in re.findall(r"make ([a-z-]+)", (TOP / "README.md").read_text() + (TOP / "examples/README.md").read_text()):
+    words = (TOP / "README.md").read_text() + (TOP / "examples/README.md").read_text()
+    for name in re.findall(r"make ([a-z-]+)", words):
         assert f"\n{name}:" in makefile, name
 
 

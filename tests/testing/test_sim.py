@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from dledger.testing.sim import Outcome, run_seed
-from dledger.testing.sim.settings import FAULTS
+from dledger.testing.sim.settings import FAULTS, UNPROMISED
 
 SEEDS = range(1, 17)
 SHORT_MS = 15_000
@@ -73,3 +73,9 @@ def test_a_kind_of_fault_can_be_left_out() -> None:
         outcome = run_seed(3, safety_ms=5000, without=(kind,))
         assert kind not in outcome.config["faults"]
         assert not outcome.bites.get(kind)
+
+
+def test_a_kind_that_no_promise_covers_comes_only_when_asked(outcomes: list[Outcome]) -> None:
+    (kind,) = UNPROMISED
+    assert not any(kind in outcome.config["faults"] for outcome in outcomes)
+    assert kind in run_seed(3, safety_ms=5000, also=(kind,)).config["faults"]

@@ -16,31 +16,31 @@ import click
 from dledger.testing.result import result, save
 from dledger.testing.sim.outcome import Outcome
 from dledger.testing.sim.run import run_seed
-from dledger.testing.sim.settings import FAULTS
+from dledger.testing.sim.settings import FAULTS, UNPROMISED
 from dledger.testing.sim.shrink import shrink
 
 EXPECTED_SEEDS = 300
 """From so many seeds on, a kind of fault that never bit is an error: its injector is broken."""
 
 
-def one(seed: int, without: tuple[str, ...]) -> Outcome:
+def one(seed: int, without: tuple[str, ...], also: tuple[str, ...]) -> Outcome:
     """A seed, and its garbage collected in one go: reference counts free nearly everything before."""
     gc.disable()
     try:
-        return run_seed(seed, without=without)
+        return run_seed(seed, without=without, also=also)
     finally:
         gc.collect()
 
 
-def outcomes(seeds: range, jobs: int, without: tuple[str, ...]) -> Iterator[Outcome]:
+def outcomes(seeds: range, jobs: int, without: tuple[str, ...], also: tuple[str, ...]) -> Iterator[Outcome]:
     """In the order of the seeds."""
     if jobs == 1:
         for seed in seeds:
-            yield one(seed, without)
+            yield one(seed, without, also)
         return
     with ProcessPoolExecutor(jobs) as pool:
         try:
-            yield from pool.map(partial(one, without=without), seeds, chunksize=4)
+            yield from pool.map(partial(one, without=without, also=also), seeds, chunksize=4)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -84,22 +84,23 @@ class Total:
 @click.option("--seed", type=int, help="Only this one, with its story.")
 @click.option("--jobs", default=2, show_default=True, help="Processes that work at the same time.")
 @click.option("--without", multiple=True, type=click.Choice(FAULTS), help="A kind of fault that must not happen.")
+@click.option("--also", multiple=True, type=click.Choice(UNPROMISED), help="A kind that no promise covers.")
 @click.option("--twice", is_flag=True, help="Run every seed twice and compare the hashes of the traces.")
 @click.option("--shrink", "shrinking", is_flag=True, help="Look for the least faults with which a seed still fails.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result there.")
 def main(
-    seeds: int, first: int, seed: int | None, jobs: int, without: tuple[str, ...], twice: bool, shrinking: bool,
-    path: Path | None,
+    seeds: int, first: int, seed: int | None, jobs: int, without: tuple[str, ...], also: tuple[str, ...], twice: bool,
+    shrinking: bool, path: Path | None,
 ) -> None:  # fmt: skip
     """Run whole groups with their clients in virtual time, under every kind of fault.
 
     Ends with an error at the first broken invariant, and names its seed.
     """
     if seed is not None:
-        sys.exit(show(seed, without, shrinking))
+        sys.exit(show(seed, without, also, shrinking))
     begun, total, failed = time.monotonic(), Total(), None
-    again = outcomes(range(first, first + seeds), jobs, without) if twice else None
-    for outcome in outcomes(range(first, first + seeds), jobs, without):
+    again = outcomes(range(first, first + seeds), jobs, without, also) if twice else None
+    for outcome in outcomes(range(first, first + seeds), jobs, without, also):
         total.add(outcome)
         if again is not None and next(again).trace_hash != outcome.trace_hash:
             click.echo(f"seed {outcome.seed}: another trace the second time")
@@ -149,12 +150,12 @@ def as_dict(total: Total, seconds: float, first: int, failed: Outcome | None, mi
     )
 
 
-def show(seed: int, without: tuple[str, ...], shrinking: bool) -> int:
+def show(seed: int, without: tuple[str, ...], also: tuple[str, ...], shrinking: bool) -> int:
     """One seed with all that it says; 1 when it fails."""
     if shrinking:
-        outcome = shrink(seed, without, click.echo)
+        outcome = shrink(seed, without, click.echo, also)
     else:
-        outcome = run_seed(seed, without=without, verbose=True, story_lines=200)
+        outcome = run_seed(seed, without=without, also=also, verbose=True, story_lines=200)
     click.echo(outcome.story)
     click.echo(f"settings: {outcome.config}")
     click.echo(f"bites: {outcome.bites}")

@@ -38,6 +38,7 @@ def run_seed(
     *,
     safety_ms: int | None = None,
     without: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
     watching: bool = True,
     story_lines: int = KEPT,
     verbose: bool = False,
@@ -47,13 +48,14 @@ def run_seed(
     Args:
         safety_ms: length of the phase with faults; drawn from the seed by default.
         without: kinds of faults that the seed must not have; see `dledger.testing.sim.settings.FAULTS`.
+        also: kinds that it has all the same; see `dledger.testing.sim.settings.UNPROMISED`.
         watching: check the invariants after every event.
         story_lines: how many of the last lines of each process are kept.
         verbose: the story has everything that the product logs, and not only what it warns of.
     """
     rng = Rng(seed).fork("plan")
     drawn = rng.between(20_000, 50_000)
-    plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without)
+    plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also)
     config = plan.as_dict()
     world = World(seed, plan, story_lines, watching)
     run = _Run(world)

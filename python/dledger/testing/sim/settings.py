@@ -18,9 +18,11 @@ FAULTS: Final = (
     "cut", "pause", "kill", "kill at a disk operation", "power cut", "group power cut", "stop", "transfer",
     "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
     "client crash", "bit rot", "misdirected write", "empty disk",
-    "older disk",
 )  # fmt: skip
 """Kinds that a seed may have."""
+UNPROMISED: Final = ("older disk",)
+"""Kinds that a seed has only when asked: an older copy of a disk is found out by the leader that knew more of it,
+but when another one leads by then, nobody can tell (docs/guarantees.md, P13)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,10 +66,11 @@ class Plan:
         return fault in self.faults
 
 
-def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = ()) -> Plan:
-    """The settings of a seed. ``without``: faults that it must not have; they change nothing else."""
+def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> Plan:
+    """The settings of a seed. ``without``: faults that it must not have, ``also``: such that it must; they change
+    nothing else."""
     faults = rng.fork("faults")
-    chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without)
+    chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without) + also
     nodes = rng.pick((1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 7))
     plan = Plan(
         nodes=nodes,

@@ -10,26 +10,28 @@ from dledger.testing.sim.run import run_seed
 STEP_MS = 250
 
 
-def shrink(seed: int, without: tuple[str, ...], tell: Callable[[str], None]) -> Outcome:
+def shrink(
+    seed: int, without: tuple[str, ...], tell: Callable[[str], None], also: tuple[str, ...] = ()
+) -> Outcome:
     """The run of the seed with the least faults and in the least time that still breaks the same invariant.
 
     Every try is a whole run, so a fault that is left out changes what comes after it: what fails in the end may be
     another way to the same broken promise.
     """
-    best = run_seed(seed, without=without, verbose=True)
+    best = run_seed(seed, without=without, also=also, verbose=True)
     if best.violation is None:
         tell(f"seed {seed} does not fail")
         return best
     wanted = best.violation.invariant
     for kind in best.config["faults"]:
-        tried = run_seed(seed, without=(*without, kind), verbose=True)
+        tried = run_seed(seed, without=(*without, kind), also=also, verbose=True)
         if tried.violation is not None and tried.violation.invariant == wanted:
             best, without = tried, (*without, kind)
             tell(f"fails without {kind}: {tried.violation}")
     low, high = 0, best.config["safety_ms"]
     while high - low > STEP_MS:
         middle = (low + high) // 2
-        tried = run_seed(seed, without=without, safety_ms=middle, verbose=True)
+        tried = run_seed(seed, without=without, also=also, safety_ms=middle, verbose=True)
         if tried.violation is not None and tried.violation.invariant == wanted:
             best, high = tried, middle
             tell(f"fails with {middle} ms of faults: {tried.violation}")
