@@ -59,7 +59,8 @@ def check_limits(view: View) -> None:
         raise Broken("I19", f"{view} has {pending} bytes pending, {config.pending_bytes} are allowed")
     for peer, dispatcher in leader.dispatchers.items():
         flying, size = len(dispatcher._in_flight), dispatcher._in_flight_bytes
-        most = config.push_window_bytes + max(config.push_batch_bytes, config.segment_bytes)
+        # a push counts with the padding between its entries: less than one entry at the end of each file
+        most = config.push_window_bytes + 2 * max(config.push_batch_bytes, config.segment_bytes)
         if flying > MAX_IN_FLIGHT + 1 or size > most or (flying == 0) != (size == 0):
             raise Broken("I19", f"{view} has {flying} pushes of {size} bytes in flight to {peer}")
 
