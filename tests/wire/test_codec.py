@@ -194,7 +194,7 @@ def test_header_cut_at_any_byte_is_refused(message: Any) -> None:
         (ExecuteRequest, [[2, 5], 1], "ExecuteRequest.command: DeleteTopic.name: int where str"),
         (ExecuteRequest, [[8, "g", {"t": {"0": 5}}, 0], 1], "CommitOffsets.offsets: str where int"),
         (StatusResponse, [200, {5: 1}], "StatusResponse.status: int where str"),
-        (HeartBeatRequest, ["g", "n0", "n1", -2, "n0", 0], "HeartBeatRequest.term: -2 is not -1 or above"),
+        (HeartBeatRequest, ["g", "n0", "n1", -2, "n0", 0, 0], "HeartBeatRequest.term: -2 is not -1 or above"),
     ],
 )
 def test_wrong_field_is_named(cls: type[Any], raw: Any, says: str) -> None:
