@@ -256,6 +256,15 @@ def test_a_founding_is_taken_over_from_whoever_knows_it():
     assert node.is_admitted
 
 
+def test_a_member_that_is_reached_anew_is_asked_at_once():
+    """What it was asked before its node listened is lost; the next round may be far off."""
+    node = lone()
+    node.tick(0)
+    assert [request.remote_id for request in sent(node.peer_found(N2, 1), MemberRequest)] == [N2]
+    node.step(told(node, N2, FOUNDING, 102), 1)
+    assert not sent(node.peer_found(N2, 2), MemberRequest), "founded: nothing is left to ask"
+
+
 def test_a_node_that_the_founding_does_not_know_is_not_admitted_and_does_not_found():
     node = lone(N0, 555)
     ready = node.step(told(node, N2, FOUNDING, 102), 0)

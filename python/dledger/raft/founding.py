@@ -54,13 +54,27 @@ class Founding:
         core = self.core
         self._ask_ms = now_ms + (core.config.election_ms if self._told else core.config.heartbeat_ms)
         self._found()
-        for peer in core.peers if self.is_open else ():
-            core.send(
-                MemberRequest(
-                    group=core.config.group, local_id=core.me, remote_id=peer, term=core.term,
-                    incarnation=core.admission.incarnation, nonce=self._nonce,
-                )
-            )  # fmt: skip
+        for peer in core.peers:
+            self._ask(peer)
+
+    def peer_found(self, peer: NodeId) -> None:
+        """What it was asked before may be lost: ask now, not when it is time again."""
+        self._ask(peer)
+
+    def _ask(self, peer: NodeId) -> None:
+        core = self.core
+        if not self.is_open:
+            return
+        core.send(
+            MemberRequest(
+                group=core.config.group,
+                local_id=core.me,
+                remote_id=peer,
+                term=core.term,
+                incarnation=core.admission.incarnation,
+                nonce=self._nonce,
+            )
+        )
 
     def on_request(self, request: MemberRequest) -> None:
         """Say who this is, and what it knows."""

@@ -98,7 +98,10 @@ class Machine(Core):
             self.acting.leader_gone(now_ms)
 
     def peer_found(self, peer: NodeId, now_ms: int) -> None:
-        if peer in self.peers and not isinstance(self.acting, Follower):
+        if peer not in self.peers:
+            return
+        self.founding.peer_found(peer)
+        if not isinstance(self.acting, Follower):
             self.acting.peer_found(peer, now_ms)
 
     def step(self, message: PeerMessage, now_ms: int) -> None:
