@@ -21,12 +21,19 @@ from dledger.types import Buffer
 
 DIRECT_BYTES: Final = 128 << 10
 """Writes from this size on go to the device: the copy into aligned memory has to pay."""
+PIECE_BYTES: Final = 4096
+"""Pieces of a write are at least so large on average: gathering many small ones costs more than the page cache."""
 BLOCK: Final = 4096
 """Alignment of place, length and memory: enough for the logical block of any usual device."""
 STAGING_BYTES: Final = 1 << 20
 
 _O_DIRECT: Final[int] = getattr(os, "O_DIRECT", 0)
 _REFUSALS: Final = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}
+
+
+def pays(buffers: Sequence[Buffer]) -> bool:
+    """Whether a write is better done past the page cache."""
+    return sum(map(len, buffers)) >= max(DIRECT_BYTES, PIECE_BYTES * len(buffers))
 
 
 class _Staging(threading.local):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from dledger.errors import StorageError
-from dledger.store.direct import DIRECT_BYTES, DirectWriter, is_refusal
+from dledger.store.direct import DirectWriter, is_refusal, pays
 from dledger.types import Buffer
 
 IOV_MAX: Final = 1024
@@ -124,7 +124,7 @@ class RealFile:
         return data
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        if not (self._may_go_direct and sum(map(len, buffers)) >= DIRECT_BYTES and self._past_cache(buffers, offset)):
+        if not (self._may_go_direct and pays(buffers) and self._past_cache(buffers, offset)):
             self._through_cache(buffers, offset)
 
     def _past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
