@@ -232,3 +232,21 @@ def test_link_that_is_refused_says_so_once_and_tries_again(caplog: pytest.LogCap
     lines = [r.getMessage() for r in caplog.records if r.name == "dledger.net"]
     assert len(lines) == 1
     assert "UNKNOWN_GROUP not of our group" in lines[0]
+
+
+def test_link_that_a_defect_ended_still_closes_and_the_defect_is_told() -> None:
+    async def main() -> None:
+        told: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+
+        def address() -> str:
+            raise ZeroDivisionError
+
+        link = PeerLink(address, HelloRequest(group="g", node_id="n1"))
+        link.start()
+        while not told:
+            await turn()
+        await link.close()
+        assert isinstance(told[0]["exception"], ZeroDivisionError)
+
+    run(main())

@@ -97,8 +97,7 @@ class PeerLink:
         """Send what is unsent, then close and connect no more."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])  # a defect that ended it is told by `_no_end`, and must not stop this
         if self._connection is not None:
             connection, self._connection = self._connection, None
             connection.close()

@@ -19,6 +19,7 @@ from typing import Final
 
 from dledger.errors import ProtocolError
 from dledger.messages.client import HelloRequest
+from dledger.net.connection import log
 from dledger.wire import HELLO_LIMITS, FrameReader, Limits, decode
 
 CLIENT: Final = "client"
@@ -252,8 +253,8 @@ class Proxy:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(Pipe(there, reader, their_writer).run(first))
                 tasks.create_task(Pipe(back, their_reader, writer).run())
-        except* OSError:
-            pass  # one side is gone: the other one is cut as well
+        except* OSError as error:
+            log.debug("%s and %s are cut, since one side is gone: %s", source, target, error.exceptions)
         finally:
             abort(their_writer)
 
