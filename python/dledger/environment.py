@@ -6,10 +6,13 @@ decide what time it is, how the dice fall and when the background work is done.
 
 from __future__ import annotations
 
+import platform
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
+from ipaddress import ip_address
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
@@ -90,6 +93,12 @@ class Environment:
         """A fair integer in [0, ``n``)."""
         return secrets.randbelow(n)
 
+    @staticmethod
+    def is_here(host: str) -> bool:
+        """Whether ``host``, a name or an IP address, is this machine's. No name is looked up anywhere: one that is
+        another name of this machine is taken for another machine's."""
+        return host_is_here(host, platform.node())
+
     def wall_ms(self) -> int:
         """`wall_us` in milliseconds."""
         return self.wall_us() // 1000
@@ -105,6 +114,27 @@ class Environment:
     def worker(self, name: str, turn: Turn, pause_s: float = 0.0) -> Worker:
         """Something that calls ``turn`` for the jobs it is given, at most once in ``pause_s`` seconds."""
         return ThreadWorker(name, turn, pause_s)
+
+
+def host_is_here(host: str, own: str) -> bool:
+    """As `Environment.is_here`, for a machine with the name ``own``. Either name may come without its domain."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        name, own = host.lower(), own.lower()
+        short = "." not in name or "." not in own
+        return name in {"localhost", own} or (short and name.partition(".")[0] == own.partition(".")[0])
+    return address.is_loopback or _can_bind(str(address), address.version)
+
+
+def _can_bind(address: str, version: int) -> bool:
+    """Only a machine's own addresses can be bound; a datagram socket takes nothing from anybody."""
+    try:
+        with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 REAL: Final = Environment()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import threading
 from typing import Any
 
-from dledger.environment import REAL
+import pytest
+
+from dledger.environment import REAL, host_is_here
 
 
 def test_a_worker_is_given_all_jobs_in_order_and_ends_after_the_last() -> None:
@@ -57,3 +60,19 @@ def test_dice_stay_in_their_range() -> None:
     assert all(0 <= REAL.fraction() < 1 for _ in range(100))
     assert len({REAL.unique() for _ in range(100)}) == 100
     assert all(len(REAL.unique()) == 32 for _ in range(10))
+
+
+@pytest.mark.parametrize("host", ["box", "BOX", "Box.lan", "localhost", "127.0.0.1", "127.3.2.1", "::1"])
+def test_a_machine_knows_its_name_with_and_without_domain_and_its_own_addresses(host: str) -> None:
+    assert host_is_here(host, "box")
+    assert host_is_here(host, "box.lan")
+
+
+@pytest.mark.parametrize("host", ["boxes", "other.box", "box.north", "192.0.2.1", "2001:db8::1"])
+def test_a_machine_takes_other_names_and_addresses_for_others(host: str) -> None:
+    """The addresses are those that are reserved for documentation."""
+    assert not host_is_here(host, "box.south")
+
+
+def test_the_real_machine_is_known_by_the_name_it_gives_itself() -> None:
+    assert REAL.is_here(platform.node())

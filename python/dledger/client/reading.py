@@ -14,16 +14,22 @@ from dledger.client.lane import Lane
 from dledger.client.routing import Terms
 from dledger.errors import DLedgerError, OffsetOutOfRange, ProtocolError, Unavailable
 from dledger.messages.client import FetchedBatch, FetchResponse, MetadataRequest
+from dledger.net.address import split_address
 from dledger.net.blocking import BlockingConnection, Lost
 
 
 class Replicas:
-    """Whom a reader asks: one replica as long as it answers well, then the next one."""
+    """Whom a reader asks: one replica as long as it answers well, then the next one.
+
+    Those on the reader's own machine come first, among these and among the others any: readers spread.
+    """
 
     def __init__(self, core: Core, preferred: str) -> None:
-        addresses = core.routes.addresses()
-        start = core.environment.below(len(addresses))
-        self._order = addresses[start:] + addresses[:start]
+        near: list[str] = []
+        far: list[str] = []
+        for address in core.routes.addresses():
+            (near if core.environment.is_here(split_address(address)[0]) else far).append(address)
+        self._order = _turned(near, core) + _turned(far, core)
         if preferred in self._order:
             self._order.remove(preferred)
             self._order.insert(0, preferred)
@@ -45,6 +51,12 @@ class Replicas:
             return 0.0
         self._pause_ms = min(max(2 * self._pause_ms, self._config.retry_min_ms), self._config.retry_max_ms)
         return self._pause_ms / 1000
+
+
+def _turned(addresses: list[str], core: Core) -> list[str]:
+    """The same round, begun anywhere."""
+    start = core.environment.below(len(addresses)) if addresses else 0
+    return addresses[start:] + addresses[:start]
 
 
 def preferred_address(core: Core, replica: str | None, follow: bool) -> str:

@@ -34,6 +34,11 @@ class Machine(Environment):
             return 0 if self._dice.chance(700_000) else n - 1
         return self._dice.below(n)
 
+    @staticmethod
+    def is_here(host: str) -> bool:
+        """No two processes of a simulation share a machine, whatever the one is called that it runs on."""
+        return False
+
     def worker(self, name: str, turn: Turn, pause_s: float = 0.0) -> Worker:
         return SimWorker(self._loop, turn, int(pause_s * SECOND))
 
