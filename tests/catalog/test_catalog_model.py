@@ -13,6 +13,7 @@ from dledger.catalog.table import MemoryTables
 from dledger.messages.codes import Code
 from dledger.messages.command import (
     AbortTransaction,
+    AddPartitions,
     CommitOffsets,
     CommitTransaction,
     CreateTopic,
@@ -30,6 +31,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("create"), NAMES, st.integers(1, 2)),
         st.tuples(st.just("delete"), NAMES),
+        st.tuples(st.just("grow"), NAMES, st.integers(1, 3)),
         st.tuples(st.just("init"), NAMES),
         st.tuples(st.just("send"), SMALL, SMALL, st.integers(-1, 1), st.integers(-2, 1), st.integers(0, 4)),
         st.tuples(st.just("send"), SMALL, SMALL, st.just(0), st.just(0), st.integers(1, 4)),
@@ -72,6 +74,16 @@ class Model:
         self.ids += 1
         self.topics[name] = self.ids, partitions
         self.batches.update({(self.ids, number): [] for number in range(partitions)})
+        return Code.SUCCESS
+
+    def grow(self, name: str, partitions: int) -> Code:
+        if name not in self.topics:
+            return Code.UNKNOWN_TOPIC
+        topic_id, before = self.topics[name]
+        if partitions < before:
+            return Code.MALFORMED
+        self.topics[name] = topic_id, partitions
+        self.batches.update({(topic_id, number): [] for number in range(before, partitions)})
         return Code.SUCCESS
 
     def delete(self, name: str) -> Code:
@@ -189,6 +201,9 @@ class Run:
             CreateTopic(name=name, log_id=f"id-{self.index}", partitions=partitions, if_absent=True)
         )
         assert made.code is self.model.create(name, partitions)
+
+    def grow(self, name: str, partitions: int) -> None:
+        assert self.log.run(AddPartitions(name=name, partitions=partitions)).code is self.model.grow(name, partitions)
 
     def delete(self, name: str) -> None:
         assert self.log.run(DeleteTopic(name=name)).code is self.model.delete(name)

@@ -8,7 +8,7 @@ import pytest
 
 from dledger.errors import TopicNotFound
 from dledger.messages.codes import Code
-from dledger.messages.command import CommitOffsets, CreateTopic, DeleteTopic
+from dledger.messages.command import AddPartitions, CommitOffsets, CreateTopic, DeleteTopic
 
 
 def create(log: Any, name: str = "x", log_id: str = "id-x", **settings: Any) -> Any:
@@ -52,6 +52,29 @@ def test_log_id_of_a_deleted_topic_is_never_taken_again(log: Any) -> None:
     log.run(DeleteTopic(name="x"))
     assert create(log).code is Code.TOPIC_EXISTS
     assert create(log, "y").code is Code.TOPIC_EXISTS
+
+
+def test_topic_with_more_partitions_keeps_its_records_and_takes_more(log: Any) -> None:
+    log.data(5, partition=1)
+    grown = log.run(AddPartitions(name="t", partitions=4))
+    assert (grown.code, grown.result["partitions"]) == (Code.SUCCESS, 4)
+    assert log.data(5, partition=3).base_offset == 0
+    assert log.data(5, partition=1).base_offset == 5
+    assert log.run(AddPartitions(name="t", partitions=4)) == grown, "a repeat, or another one's wish for the same"
+    assert log.data(5, partition=3).base_offset == 5
+
+
+def test_topic_never_gets_fewer_partitions_or_too_many(log: Any) -> None:
+    for partitions in (1, 0, -1, 10_001):
+        assert log.run(AddPartitions(name="t", partitions=partitions)).code is Code.MALFORMED
+    assert log.run(AddPartitions(name="no", partitions=4)).code is Code.UNKNOWN_TOPIC
+    assert log.catalog.topic("t").partitions == 2
+
+
+def test_creation_repeated_after_the_topic_has_grown_still_succeeds(log: Any) -> None:
+    create(log)
+    log.run(AddPartitions(name="x", partitions=3))
+    assert create(log).result["partitions"] == 3
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,10 @@ def test_topic_is_created_listed_and_deleted(group: EmbeddedGroup) -> None:
     ends = [(row["topic"], row["partition"], row["end_offset"]) for row in listed]
     assert ends == [("orders", 0, 0), ("orders", 1, 0)]
     assert "orders" in out("topics", "list", "-b", servers)
+    assert json.loads(out("topics", "alter", "orders", "--partitions", "3", "--json", "-b", servers))["partitions"] == 3
+    fewer = run("topics", "alter", "orders", "--partitions", "1", "-b", servers)
+    assert fewer.exit_code == 2
+    assert "records stay in their partition" in fewer.stderr
     out("topics", "delete", "orders", "--yes", "-b", servers)
     assert json.loads(out("topics", "list", "--json", "-b", servers)) == []
 

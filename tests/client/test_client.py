@@ -147,6 +147,20 @@ def test_append_to_a_missing_topic_does_not_use_up_a_sequence(group: Any, client
     assert sequences(group) == [0, 1, 1, 1]
 
 
+def test_append_to_a_partition_that_another_client_has_added_is_stored(group: Any, client: Client, fast: Any) -> None:
+    client.append("t", b"a")
+    with pytest.raises(ConfigError, match="partitions 0 to 0, not 2"):
+        client.append("t", b"b", partition=2)
+    with Client(group.bootstrap, **fast) as other:
+        assert other.add_partitions("t", 3).partitions == 3
+        with pytest.raises(ConfigError, match="has 3 partitions and can have more"):
+            other.add_partitions("t", 2)
+    assert client.append("t", b"b", partition=2) == Appended("t", 2, 0, 1)
+    with client.transaction("w", 0) as transaction:
+        transaction.append("t", [b"c"], partition=1)
+    assert client.end_offsets("t") == {0: 1, 1: 1, 2: 1}
+
+
 def test_append_to_a_topic_created_anew_goes_to_the_new_one(group: Any, client: Client, fast: Any) -> None:
     client.append("t", b"old")
     with Client(group.bootstrap, **fast) as other:

@@ -335,5 +335,5 @@ def test_numbers_of_messages_and_commands_do_not_move() -> None:
     assert encode_command(CreateTopic(name="t", log_id="x", partitions=2)) == b"\x96\x01\xa1t\xa1x\x02\x80\xc2"
     assert [cls.__name__ for _, cls in sorted(COMMANDS.items())] == [
         "CreateTopic", "DeleteTopic", "InitProducer", "OpenStage", "CommitTransaction", "AbortTransaction", "Expire",
-        "CommitOffsets", "Admit",
+        "CommitOffsets", "Admit", "AddPartitions",
     ]  # fmt: skip

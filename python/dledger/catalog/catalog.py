@@ -22,6 +22,7 @@ from dledger.messages.client import TopicInfo
 from dledger.messages.codes import Code
 from dledger.messages.command import (
     AbortTransaction,
+    AddPartitions,
     Admit,
     Command,
     CommitOffsets,
@@ -166,6 +167,8 @@ class Catalog:
                 return self._create_topic(command)
             case DeleteTopic():
                 return self._delete_topic(command)
+            case AddPartitions():
+                return self._add_partitions(command)
             case InitProducer():
                 return self._init_producer(command)
             case OpenStage():
@@ -186,11 +189,18 @@ class Catalog:
     def _create_topic(self, command: CreateTopic) -> CommandResult:
         result, created = self.topics_state.create(command)
         if created is not None:
-            for number in range(created.partitions):
-                self.partitions[created.topic_id << 32 | number] = Partition(
-                    self._tables, created.name, created.topic_id, number
-                )
+            self._open_partitions(created, 0)
         return result
+
+    def _add_partitions(self, command: AddPartitions) -> CommandResult:
+        result, old = self.topics_state.grow(command)
+        if old is not None:
+            self._open_partitions(self.topics_state.by_name[command.name], old.partitions)
+        return result
+
+    def _open_partitions(self, info: TopicInfo, first: int) -> None:
+        for number in range(first, info.partitions):
+            self.partitions[info.topic_id << 32 | number] = Partition(self._tables, info.name, info.topic_id, number)
 
     def _delete_topic(self, command: DeleteTopic) -> CommandResult:
         info = self.topics_state.delete(command.name)

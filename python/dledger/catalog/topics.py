@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from dledger.catalog.results import CommandResult
@@ -9,7 +10,7 @@ from dledger.config import check_name, nearest
 from dledger.errors import ConfigError
 from dledger.messages.client import TopicInfo
 from dledger.messages.codes import Code
-from dledger.messages.command import CreateTopic
+from dledger.messages.command import AddPartitions, CreateTopic
 
 MAX_PARTITIONS: Final = 10_000
 """Of one topic."""
@@ -37,10 +38,12 @@ class Topics:
         name = command.name
         info = self.by_name.get(name)
         if info is not None:
+            if info.log_id == command.log_id:
+                return CommandResult(Code.SUCCESS, "", _result(info)), None
             if info.partitions != command.partitions:
                 message = f"topic {name!r} exists with {info.partitions} partitions, not {command.partitions}"
                 return CommandResult(Code.TOPIC_EXISTS, message), None
-            if not command.if_absent and info.log_id != command.log_id:
+            if not command.if_absent:
                 return CommandResult(Code.TOPIC_EXISTS, f"topic {name!r} exists"), None
             return CommandResult(Code.SUCCESS, "", _result(info)), None
         if command.log_id in self.retired or any(known.log_id == command.log_id for known in self.by_id.values()):
@@ -53,6 +56,21 @@ class Topics:
         self.next_id += 1
         self.add(info)
         return CommandResult(Code.SUCCESS, "", _result(info)), info
+
+    def grow(self, command: AddPartitions) -> tuple[CommandResult, TopicInfo | None]:
+        """The answer, and the topic as it was when it has grown. As many partitions as there are is a success."""
+        old = self.by_name.get(command.name)
+        if old is None:
+            return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {command.name!r}"), None
+        if not old.partitions <= command.partitions <= MAX_PARTITIONS:
+            message = (
+                f"topic {old.name!r} has {old.partitions} partitions and can have more, up to {MAX_PARTITIONS}, but "
+                f"not {command.partitions}: records stay in their partition"
+            )
+            return CommandResult(Code.MALFORMED, message), None
+        info = replace(old, partitions=command.partitions)
+        self.add(info)
+        return CommandResult(Code.SUCCESS, "", _result(info)), old
 
     def add(self, info: TopicInfo) -> None:
         self.by_name[info.name] = self.by_id[info.topic_id] = info

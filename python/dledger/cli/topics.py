@@ -1,4 +1,4 @@
-"""``dledger topics``: list, create, delete."""
+"""``dledger topics``: list, create, alter, delete."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import click
 
 from dledger.cli.common import group_options, json_option, open_client, print_json, print_table
 from dledger.errors import ConfigError, TopicExists
+from dledger.messages.client import TopicInfo
 
 
 @click.group()
 def topics() -> None:
-    """List, create and delete topics."""
+    """List, create, alter and delete topics."""
 
 
 @topics.command("list")
@@ -67,10 +68,25 @@ def create(
             if not if_absent:
                 raise
             info = client.topic(name)
+    _tell(info, as_json)
+
+
+def _tell(info: TopicInfo, as_json: bool) -> None:
     if as_json:
         print_json({"topic": info.name, "log_id": info.log_id, "partitions": info.partitions})
     else:
         click.echo(f"topic {info.name}: {info.partitions} partitions, log id {info.log_id}")
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1, 10_000), required=True, help="So many from now on.")
+@group_options
+@json_option
+def alter(name: str, partitions: int, bootstrap: str, timeout: float, as_json: bool) -> None:
+    """Give topic NAME more partitions. What is in it stays where it is; keys may go elsewhere than before."""
+    with open_client(bootstrap, timeout) as client:
+        _tell(client.add_partitions(name, partitions), as_json)
 
 
 @topics.command()

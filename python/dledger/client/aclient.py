@@ -80,6 +80,10 @@ class AsyncClient:
         """See `Client.create_topic`."""
         return await self._run(operations.create_topic(self.core, name, partitions, if_absent, topic_settings))
 
+    async def add_partitions(self, name: str, partitions: int) -> TopicInfo:
+        """See `Client.add_partitions`."""
+        return await self._run(operations.add_partitions(self.core, name, partitions))
+
     async def delete_topic(self, name: str) -> None:
         """See `Client.delete_topic`."""
         await self._run(operations.delete_topic(self.core, name))
@@ -92,9 +96,9 @@ class AsyncClient:
         """One topic as it is now."""
         return await self._run(operations.topic(self.core, name))
 
-    async def known_topic(self, name: str) -> TopicInfo:
-        """One topic as last seen by this client."""
-        return await self._run(operations.known_topic(self.core, name))
+    async def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
+        """See `Client.known_topic`."""
+        return await self._run(operations.known_topic(self.core, name, partition))
 
     # writing
 

@@ -44,7 +44,7 @@ def append(
     After an error that leaves the outcome open the session is given up, so that the next append starts a new one and
     does not wait for a number that may never come.
     """
-    info = yield from operations.known_topic(core, name)
+    info = yield from operations.known_topic(core, name, partition)
     sessions = 0
     while True:
         at = place(core, info, partition, batch)

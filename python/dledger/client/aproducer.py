@@ -189,7 +189,7 @@ class AsyncStage:
 
     async def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; see `Stage.append_batch`."""
-        info = await self._client.known_topic(topic)
+        info = await self._client.known_topic(topic, partition)
         place(self._core, info, partition, batch)
         for piece in split_batch(batch, max_body(self._core)):
             await self._flow.room()
@@ -257,7 +257,7 @@ class AsyncTransaction:
             raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
         if isinstance(self._stage, Committed):
             return
-        info = await self._client.known_topic(topic)
+        info = await self._client.known_topic(topic, partition)
         spread = partitions_of(batch, info.partitions) if partition is None and info.partitions > 1 else None
         if spread is None:
             await self._stage.append_batch(topic, place(self._core, info, partition, batch), batch)

@@ -27,6 +27,7 @@ from dledger.messages.client import (
 )
 from dledger.messages.command import (
     AbortTransaction,
+    AddPartitions,
     Command,
     CommitOffsets,
     CommitTransaction,
@@ -84,10 +85,10 @@ def topic(core: Core, name: str) -> Operation[TopicInfo]:
     raise Unavailable(f"topic {name!r}: it exists, but no leader describes it")
 
 
-def known_topic(core: Core, name: str) -> Operation[TopicInfo]:
-    """A topic as last seen."""
+def known_topic(core: Core, name: str, partition: int | None = None) -> Operation[TopicInfo]:
+    """A topic as last seen; as it is now when it had no such ``partition`` then."""
     info = core.topics.get(name)
-    if info is not None:
+    if info is not None and (partition or 0) < info.partitions:
         return info
     return (yield from topic(core, name))
 
@@ -102,6 +103,12 @@ def create_topic(
     log_id = core.environment.unique()
     command = CreateTopic(name=name, log_id=log_id, partitions=partitions, settings=texts, if_absent=if_absent)
     yield from execute(command, f"create topic {name!r}")  # a repeat has the same log id: a success
+    return (yield from topic(core, name))
+
+
+def add_partitions(core: Core, name: str, partitions: int) -> Operation[TopicInfo]:
+    check_name("topic", name)
+    yield from execute(AddPartitions(name=name, partitions=partitions), f"add partitions to topic {name!r}")
     return (yield from topic(core, name))
 
 

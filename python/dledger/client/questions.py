@@ -35,6 +35,19 @@ class Questions(ABC):
         """
         return self._run(operations.create_topic(self.core, name, partitions, if_absent, topic_settings))
 
+    def add_partitions(self, name: str, partitions: int) -> TopicInfo:
+        """Let a topic have ``partitions`` of them from now on, no fewer than it has.
+
+        Records stay where they are, so from then on a key may go to another partition than before. Whoever writes by
+        key goes by the number that it saw first, until it starts anew; streams read the new partitions from their first
+        record on.
+
+        Raises:
+            TopicNotFound: there is none.
+            ConfigError: it has more, or so many cannot be.
+        """
+        return self._run(operations.add_partitions(self.core, name, partitions))
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all its records.
 
@@ -48,9 +61,12 @@ class Questions(ABC):
         """All topics, by name."""
         return self._run(operations.topics(self.core))
 
-    def known_topic(self, name: str) -> TopicInfo:
-        """One topic as last seen by this client; asks only for one it has not seen."""
-        return self.core.topics.get(name) or self._run(operations.known_topic(self.core, name))
+    def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
+        """One topic as last seen by this client; asks only for one, or a ``partition`` of it, that it has not seen."""
+        info = self.core.topics.get(name)
+        if info is not None and (partition or 0) < info.partitions:
+            return info
+        return self._run(operations.known_topic(self.core, name, partition))
 
     def topic(self, name: str) -> TopicInfo:
         """One topic as it is now.

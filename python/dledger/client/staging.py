@@ -60,7 +60,7 @@ class Stage:
         Raises:
             DLedgerError: this batch or one before it is not staged, and the stage is of no use any more.
         """
-        info = self._client.known_topic(topic)
+        info = self._client.known_topic(topic, partition)
         place(self._core, info, partition, batch)
         failures = self._failures
 
@@ -141,7 +141,7 @@ class Transaction:
             raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
         if isinstance(self._stage, Committed):
             return
-        info = self._client.known_topic(topic)
+        info = self._client.known_topic(topic, partition)
         spread = partitions_of(batch, info.partitions) if partition is None and info.partitions > 1 else None
         if spread is None:
             self._stage.append_batch(topic, place(self._core, info, partition, batch), batch)

@@ -23,6 +23,14 @@ class DeleteTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """The topic has ``partitions`` from now on, which is no fewer than before: what is there keeps its place."""
+
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducer:
     """Open a producer session, or with a known ``producer_name`` raise its epoch and fence the former holder."""
 
@@ -110,4 +118,5 @@ Command = (
     | Expire
     | CommitOffsets
     | Admit
+    | AddPartitions
 )

@@ -56,6 +56,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     7: command.Expire,
     8: command.CommitOffsets,
     9: command.Admit,
+    10: command.AddPartitions,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}
