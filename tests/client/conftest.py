@@ -131,6 +131,8 @@ class FakeGroup:
         self.leader = "n0"
         self.name = "g"
         self.behind: set[str] = set()
+        self.lag: dict[str, int] = {}
+        """Records of each partition that a node has not applied when it is asked for end offsets."""
 
     @property
     def bootstrap(self) -> str:
@@ -191,7 +193,8 @@ class FakeGroup:
             TransferRequest: self._transfer,
         }
         anywhere = (MetadataRequest, FetchRequest, StatusRequest, SplitRequest)
-        if node.node_id != self.leader and not isinstance(message, anywhere):
+        stale = isinstance(message, OffsetsRequest) and message.stale
+        if node.node_id != self.leader and not stale and not isinstance(message, anywhere):
             return refuse(message, Code.NOT_LEADER, self.leader), ()
         return doing[type(message)](node, message, payload)
 
@@ -251,7 +254,8 @@ class FakeGroup:
                 if message.kind is OffsetKind.BEGIN:
                     offsets[name][partition] = self.catalog.begin_offset(topic_id, partition)
                 elif message.kind is OffsetKind.END:
-                    offsets[name][partition] = self.catalog.end_offset(topic_id, partition)
+                    end = self.catalog.end_offset(topic_id, partition) - self.lag.get(node.node_id, 0)
+                    offsets[name][partition] = max(0, end)
                 else:
                     offsets[name][partition] = self.catalog.offset_for_time(topic_id, partition, message.timestamp_us)
         return OffsetsResponse(code=Code.SUCCESS, offsets=offsets, log_ids=ids), ()

@@ -172,6 +172,27 @@ def test_full_disk_is_waited_for_only_so_long() -> None:
         one.answered("a:1", Code.DISK_FULL, "", "", 4000)
 
 
+def test_leader_that_is_behind_is_left() -> None:
+    """What it does not know yet, another one may: it was deposed, perhaps."""
+    one = call(routes())
+    assert not one.answered("a:1", Code.BEHIND, "", "", 0)
+    assert isinstance(one.step(0), Wait)
+    assert isinstance(one.step(0), Probe)
+
+
+def test_call_for_anybody_asks_the_leader_or_else_one_after_the_other() -> None:
+    one = call(routes(), Terms(what="ends", anybody=True))
+    assert one.step(0) == Ask("a:1")
+    one.unreachable("a:1", "refused")
+    asked = []
+    while len(asked) < 4:
+        step = one.step(0)
+        if isinstance(step, Ask):
+            asked.append(step.address)
+            one.unreachable(step.address, "refused")
+    assert set(asked) == {"a:1", "b:1", "c:1", "boot:1"}
+
+
 def test_call_to_one_node_asks_nobody_else() -> None:
     one = call(routes(), Terms(what="status", address="c:1"))
     assert one.step(0) == Ask("c:1")

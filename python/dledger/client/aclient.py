@@ -23,6 +23,7 @@ from dledger.client.reading import (
     find_nodes,
     out_of_range,
     preferred_address,
+    reader,
     records,
     take,
 )
@@ -176,7 +177,7 @@ class AsyncClient:
         last = end
         if not (follow and end is None and start >= 0):
             last = await self._check_range(topic, partition, start, end)
-        fetched = self._fetch(info.topic_id, topic, partition, start, last, max_bytes, replica, follow)
+        fetched = self._fetch(reader(self.core, info, partition, start, last, max_bytes), replica, follow)
         async for batch, body in fetched:
             yield records(batch, body, start, last)
 
@@ -202,15 +203,12 @@ class AsyncClient:
         """See `Client.fetch_bodies`."""
         if isinstance(topic, str):
             topic = await self._run(operations.known_topic(self.core, topic))
-        name, topic_id = (topic.name, topic.topic_id) if isinstance(topic, TopicInfo) else (f"#{topic}", topic)
-        async for found in self._fetch(topic_id, name, partition, start, end, max_bytes, replica, False):
+        async for found in self._fetch(reader(self.core, topic, partition, start, end, max_bytes), replica, False):
             yield found
 
     async def _fetch(
-        self, topic_id: int, name: str, partition: int, start: int, end: int | None, max_bytes: int,
-        replica: str | None, follow: bool,
-    ) -> AsyncIterator[tuple[FetchedBatch, memoryview]]:  # fmt: skip
-        fetcher = Fetcher(topic_id, partition, start, end, max_bytes, f"read {name!r} partition {partition}")
+        self, fetcher: Fetcher, replica: str | None, follow: bool
+    ) -> AsyncIterator[tuple[FetchedBatch, memoryview]]:
         if fetcher.done:
             return
         if not self.core.routes.peers:

@@ -10,7 +10,6 @@ from dledger.client.lane import LIMITS
 from dledger.client.routing import Call, Probe, Wait
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.messages.client import MetadataRequest
-from dledger.messages.codes import Code
 from dledger.net.blocking import Lost
 from dledger.net.rpc import Rpc
 
@@ -85,11 +84,9 @@ class Channel:
             else:
                 call.unreachable(rpc.address, str(error))
             return None
-        code: Code = answer.code
-        if code is Code.SUCCESS:
-            return answer, payload
-        message, leader_id = getattr(answer, "message", ""), getattr(answer, "leader_id", "")
-        return (answer, payload) if call.answered(rpc.address, code, message, leader_id, self._core.now_ms()) else None
+        code, message, leader_id = request.outcome(answer)
+        done = call.answered(rpc.address, code, message, leader_id, self._core.now_ms())
+        return (answer, payload) if done else None
 
     async def rpc(self, address: str) -> Rpc:
         """The connection to ``address``, opened if there is none that works.

@@ -29,6 +29,7 @@ from dledger.client.reading import (
     find_nodes,
     out_of_range,
     preferred_address,
+    reader,
     records,
 )
 from dledger.client.results import Appended, Committed
@@ -234,7 +235,7 @@ class Client(Questions):
             last = self._check_range(topic, partition, start, end)
         elif start < 0:
             self._check_range(topic, partition, start, None)
-        fetched = self._fetch(info.topic_id, topic, partition, start, last, max_bytes, replica, follow)
+        fetched = self._fetch(reader(self.core, info, partition, start, last, max_bytes), replica, follow)
         return (records(batch, body, start, last) for batch, body in fetched)
 
     def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
@@ -265,14 +266,11 @@ class Client(Questions):
         """
         if isinstance(topic, str):
             topic = self._run(operations.known_topic(self.core, topic))
-        name, topic_id = (topic.name, topic.topic_id) if isinstance(topic, TopicInfo) else (f"#{topic}", topic)
-        return self._fetch(topic_id, name, partition, start, end, max_bytes, replica, follow=False)
+        return self._fetch(reader(self.core, topic, partition, start, end, max_bytes), replica, follow=False)
 
     def _fetch(
-        self, topic_id: int, name: str, partition: int, start: int, end: int | None, max_bytes: int,
-        replica: str | None, follow: bool,
-    ) -> Iterator[tuple[FetchedBatch, memoryview]]:  # fmt: skip
-        fetcher = Fetcher(topic_id, partition, start, end, max_bytes, f"read {name!r} partition {partition}")
+        self, fetcher: Fetcher, replica: str | None, follow: bool
+    ) -> Iterator[tuple[FetchedBatch, memoryview]]:
         if fetcher.done:
             return
         with self._lane() as lane:

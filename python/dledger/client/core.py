@@ -6,15 +6,17 @@ shell (`dledger.client.lane`, `dledger.client.channel`) does the asking.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from dledger.batch.header import Codec
+from dledger.client.ends import Ends
 from dledger.client.routing import Call, Patience, Routes, Terms
 from dledger.config import ClientConfig, check_name, from_settings
 from dledger.environment import REAL, Environment
 from dledger.messages.client import TopicInfo
+from dledger.messages.codes import Code
 from dledger.net.address import split_addresses
 from dledger.types import Buffer
 from dledger.wire import Message
@@ -37,6 +39,15 @@ class Request:
     attempt_ms: float = ATTEMPT_MS
     timeout_ms: float | None = None
     """For all attempts; None: the client's request_timeout_ms."""
+    behind: Callable[[Any], str] | None = None
+    """Why an answer is older than what the client knows already, or ""; then it is asked again."""
+
+    def outcome(self, answer: Any) -> tuple[Code, str, str]:
+        """What an answer amounts to: its code, message, and hint at the leader."""
+        code: Code = answer.code
+        if code is Code.SUCCESS and self.behind is not None and (why := self.behind(answer)):
+            return Code.BEHIND, why, ""
+        return code, getattr(answer, "message", ""), getattr(answer, "leader_id", "")
 
 
 Operation = Generator[Request, tuple[Any, memoryview], T]
@@ -52,6 +63,7 @@ class Core:
     environment: Environment = REAL
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     """Topics as last seen; a wrong one is noticed when a node refuses its id."""
+    ends: Ends = field(default_factory=Ends)
     turn: int = 0
     lost: bool = False
     """A call found nobody: perhaps the group has gone from these addresses for good."""

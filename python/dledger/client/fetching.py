@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dledger.checksum import crc32
 from dledger.client.verdict import Verdict, error_for, verdict
 from dledger.errors import CorruptEntry, ProtocolError
@@ -17,15 +19,20 @@ class Fetcher:
 
     Args:
         start, end: offsets [start, end); an end of None is never reached.
+        on_read: called with the offset behind what was read.
     """
 
-    def __init__(self, topic_id: int, partition: int, start: int, end: int | None, max_bytes: int, what: str) -> None:
+    def __init__(
+        self, topic_id: int, partition: int, start: int, end: int | None, max_bytes: int, what: str,
+        on_read: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
         self.position = start
         self._topic_id = topic_id
         self._partition = partition
         self._end = end
         self._max_bytes = max_bytes
         self._what = what
+        self._on_read = on_read
 
     @property
     def done(self) -> bool:
@@ -67,6 +74,8 @@ class Fetcher:
             at += batch.size
             position = last
         self.position = position
+        if found and self._on_read is not None:
+            self._on_read(position)
         return found
 
 

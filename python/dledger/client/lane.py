@@ -11,7 +11,6 @@ from dledger.client.routing import Call, Probe, Wait
 from dledger.client.session import Session
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.messages.client import MetadataRequest
-from dledger.messages.codes import Code
 from dledger.net.blocking import BlockingConnection, Lost
 from dledger.wire import Limits
 
@@ -90,11 +89,9 @@ class Lane:
             else:
                 call.unreachable(address, str(error))
             return None
-        code: Code = answer.code
-        if code is Code.SUCCESS:
-            return answer, payload
-        message, leader_id = getattr(answer, "message", ""), getattr(answer, "leader_id", "")
-        return (answer, payload) if call.answered(address, code, message, leader_id, self._core.now_ms()) else None
+        code, message, leader_id = request.outcome(answer)
+        done = call.answered(address, code, message, leader_id, self._core.now_ms())
+        return (answer, payload) if done else None
 
     def _deadline(self, call: Call, attempt_ms: float) -> float:
         now = self._core.now_ms()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dledger.client.core import SERVER_MS, Core, Operation, Request
+from dledger.client.ends import behind
 from dledger.client.results import Committed, GroupOffsets, Range
 from dledger.client.routing import Terms
 from dledger.client.session import Session
@@ -128,6 +129,11 @@ def offsets(
     newer_than: Mapping[str, Mapping[int, int]] | None = None,
     wait_ms: int = 0,
 ) -> Operation[OffsetsResponse]:
+    """Offsets of several topics at one moment.
+
+    Raises:
+        Behind: for the whole time nobody answered who knows as much as this client has seen.
+    """
     for name in names:
         check_name("topic", name)
     known = {name: {int(p): int(o) for p, o in wanted.items()} for name, wanted in (newer_than or {}).items()}
@@ -136,8 +142,14 @@ def offsets(
     )
     what = f"{kind.name.lower()} offsets of {', '.join(names)}"
     patience = core.config.request_timeout_ms + wait_ms
+    terms = Terms(what=what, anybody=stale)
     answer: OffsetsResponse
-    answer, _ = yield Request(request, Terms(what=what), (), 5000 + wait_ms, patience)
+    if kind is not OffsetKind.END:
+        answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience)
+        return answer
+    seen = core.ends.of(names)
+    answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience, lambda found: behind(found, seen))
+    core.ends.told(answer)
     return answer
 
 

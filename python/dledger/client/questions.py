@@ -86,7 +86,8 @@ class Questions(ABC):
         self, topic: str, *, stale: bool = False, newer_than: Mapping[int, int] | None = None, wait_ms: int = 0
     ) -> dict[int, int]:
         """The offset behind the last record of each partition. Linearizable unless ``stale``: everything that was
-        acknowledged before the call is below it.
+        acknowledged before the call is below it. ``stale``: the leader's applied state or, where no leader is known,
+        any node's; never below what this client has seen already.
 
         With ``newer_than`` (partition -> offset): wait up to ``wait_ms`` for any partition to end above.
         """

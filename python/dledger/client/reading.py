@@ -13,7 +13,7 @@ from dledger.client.fetching import WAIT_MS, Fetcher, elsewhere
 from dledger.client.lane import Lane
 from dledger.client.routing import Terms
 from dledger.errors import DLedgerError, OffsetOutOfRange, ProtocolError, Unavailable
-from dledger.messages.client import FetchedBatch, FetchResponse, MetadataRequest
+from dledger.messages.client import FetchedBatch, FetchResponse, MetadataRequest, TopicInfo
 from dledger.net.address import split_address
 from dledger.net.blocking import BlockingConnection, Lost
 
@@ -132,6 +132,16 @@ class BlockingReader:
             self._lane.keep(self._connection)
             self._connection = None
         self._drop()
+
+
+def reader(
+    core: Core, topic: TopicInfo | int, partition: int, start: int, end: int | None, max_bytes: int
+) -> Fetcher:
+    """Of a topic that is described, or of an id alone: then what it reads does not bind later answers."""
+    if isinstance(topic, int):
+        return Fetcher(topic, partition, start, end, max_bytes, f"read '#{topic}' partition {partition}")
+    what, seen = f"read {topic.name!r} partition {partition}", core.ends.reading(topic, partition)
+    return Fetcher(topic.topic_id, partition, start, end, max_bytes, what, seen)
 
 
 def take(fetcher: Fetcher, answer: FetchResponse, payload: memoryview) -> list[tuple[FetchedBatch, memoryview]]:

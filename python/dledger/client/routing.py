@@ -96,6 +96,8 @@ class Terms:
     """A few words for messages: ``append to 'orders'``."""
     address: str | None = None
     """Only this node; None: the leader."""
+    anybody: bool = False
+    """Where no leader is known, any other node will do."""
     writes: bool = False
     repeatable: bool = True
     """Doing it twice is doing it once."""
@@ -147,6 +149,8 @@ class Call:
             return Ask(self.terms.address)
         if self._routes.leader is not None:
             return Ask(self._routes.leader)
+        if self.terms.anybody:
+            return Ask(self._routes.next_address())
         return Probe(self._routes.next_address())
 
     def learned(self, address: str, answer: MetadataResponse) -> None:
@@ -199,6 +203,8 @@ class Call:
             self._disk_full_since = self._disk_full_since or now_ms
             if now_ms - self._disk_full_since >= DISK_FULL_PATIENCE_MS:
                 raise error if not self.maybe_done else self._unknown(error)
+        if code is Code.BEHIND:
+            self._routes.failed(address)  # it leads no more, perhaps: ask around who does
         self._last = error
         self._reasons[address] = code.name
         if self.terms.address is None and code in _NOT_HERE:

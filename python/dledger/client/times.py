@@ -79,7 +79,7 @@ def _first_record(core: Core, info: TopicInfo, partition: int, batch: int, time_
     what = f"offsets by time of {info.name!r} partition {partition}"
     max_bytes = ONE_BATCH
     while batch >= 0:
-        fetcher = Fetcher(info.topic_id, partition, batch, None, max_bytes, what)
+        fetcher = Fetcher(info.topic_id, partition, batch, None, max_bytes, what, core.ends.reading(info, partition))
         try:
             bodies = yield from _fetch(core, fetcher, what)
         except OffsetOutOfRange:  # retention was faster

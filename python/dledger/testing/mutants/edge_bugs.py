@@ -38,6 +38,12 @@ EDGES: Final = (
         "a reader that goes on skips a record",
     ),
     Mutant(
+        "client-end-goes-back", "B1 B25", "client.ends", "behind",
+        "if end < ends.get(at, 0):",
+        "if end < -ends.get(at, 0):",
+        "a client that has seen an end offset is shown a smaller one by a node that lags",
+    ),
+    Mutant(
         "client-checks-no-body", "D3 B7", "client.fetching", "Fetcher.take",
         "if batch.crc and crc32(body) != batch.crc:",
         "if batch.crc and len(body) != batch.size:",
