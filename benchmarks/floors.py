@@ -8,6 +8,7 @@ from benchmarks.appends import LATENCY, MEMORY, THROUGHPUT
 from benchmarks.availability import ELECTIONS, FAILED, GAP, HANDOVER, ROLLING
 from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS
 from benchmarks.failures import FAILOVER, START
+from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
 from benchmarks.report import BYTES, Floor, Report
 from benchmarks.spark import NOTHING, READ, WRITE
 
@@ -47,6 +48,9 @@ FLOORS = (
     Floor("one append of 1 KiB in flight, 3 replicas, p50",
           median(LATENCY, "Client.append of 1 KiB, 3 replicas"), 0.8, False, "ms",
           bare=median(COSTS, f"{BARE_ONE}, latency")),
+    Floor("plan of a micro-batch over 1,000 partitions", median(PLANNING, ALONE), 200, False, "ms"),
+    Floor("plan of one that is cut down by bytes", median(PLANNING, LIMITED), 200, False, "ms"),
+    Floor("offsets of 1,000 partitions in the checkpoint", highest(PLANNING, KIB), 64, False, "KiB"),
     Floor("failover", median(FAILOVER, "three replicas"), 0.8, False, "s"),
     Floor("failover, p99", tail(FAILOVER, "three replicas"), 1.5, False, "s"),
     Floor("failover, the worst", highest(FAILOVER, "three replicas"), 3, False, "s"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dledger.client import Client
+from dledger.client import Client, Span
 from dledger.client.pool import shared_client
 from dledger.datasource.offsets import Positions
 from dledger.datasource.options import Options, need_group
@@ -80,10 +80,11 @@ def _own_node(options: Options) -> str:
 
 
 class View(NamedTuple):
-    """Offsets of topics at one moment, and the log ids of these topics."""
+    """Where topics end at one moment, their log ids, and where they begin."""
 
     offsets: Positions
     ids: dict[str, str]
+    begins: Positions
 
 
 @dataclass(slots=True)
@@ -92,6 +93,7 @@ class Log:
 
     options: Options
     address: Address | None = None
+    _sizes: dict[Span, list[Piece]] = field(default_factory=dict)
 
     def found(self) -> Address:
         """The group's address; found once."""
@@ -130,12 +132,12 @@ class Log:
         Raises:
             TopicNotFound: one is not there; the message has those that are.
         """
-        return {name: self._topic(name) for name in names}
-
-    def _topic(self, name: str) -> TopicInfo:
+        wanted = tuple(names)
         try:
-            return self.ask(lambda client: client.topic(name))
+            return self.ask(lambda client: client.described(wanted))
         except TopicNotFound as error:
+            there = [info.name for info in self.ask(lambda client: client.topics())]
+            name = next((name for name in wanted if name not in there), wanted[0])
             raise TopicNotFound(
                 f"topic {name!r} does not exist in {self.options.address}; topics there: {self.some_names()}. Create "
                 f"it: dledger topics --create {name}, Client.create_topic({name!r}), or a write to it"
@@ -146,33 +148,33 @@ class Log:
         return ", ".join(info.name for info in self.ask(lambda client: client.topics())[:20]) or "none"
 
     def look(self, names: Iterable[str], newer_than: Positions | None = None, wait_ms: int = 0) -> View:
-        """Where these topics end, linearizable, and which topics they are. With ``newer_than`` and ``wait_ms`` the
-        answer may take that long, while nothing is newer.
+        """Where these topics end and begin, linearizable, and which topics they are. With ``newer_than`` and
+        ``wait_ms`` the answer may take that long, while nothing is newer.
 
         Raises:
             TopicNotFound: one is not there.
         """
         asked = tuple(names)
         try:
-            return self._offsets(asked, OffsetKind.END, newer_than=newer_than or {}, wait_ms=wait_ms)
+            return self._offsets(asked, OffsetKind.EDGES, newer_than=newer_than or {}, wait_ms=wait_ms)
         except TopicNotFound:
             self.topics(asked)  # says which one, and what is there instead
             raise
 
-    def ends(self, ids: Mapping[str, str]) -> Positions:
-        """End offsets of every partition that is read of these topics (name -> log id), linearizable.
+    def edges(self, ids: Mapping[str, str]) -> View:
+        """Where every partition that is read of these topics (name -> log id) ends and begins, linearizable.
 
         Raises:
             TopicRecreated: a topic is another one by now.
         """
-        return self._checked(ids, OffsetKind.END)
+        return self._checked(ids, OffsetKind.EDGES)
 
     def begins(self, ids: Mapping[str, str]) -> Positions:
-        """First kept offset of every partition that is read of these topics (name -> log id); raises as `ends`."""
-        return self._checked(ids, OffsetKind.BEGIN)
+        """First kept offset of every partition that is read of these topics (name -> log id); raises as `edges`."""
+        return self._checked(ids, OffsetKind.BEGIN).offsets
 
     def at_times(self, ids: Mapping[str, str], times_us: Positions) -> Positions:
-        """The first offset at or after each time, -1 where no record is that new; raises as `ends`."""
+        """The first offset at or after each time, -1 where no record is that new; raises as `edges`."""
         if not times_us:
             return {}
         answer = self.ask(lambda client: client.offsets_at(times_us))
@@ -183,7 +185,7 @@ class Log:
         """What the consumer group of option groupId has processed."""
         return self.ask(lambda client: client.group(self.options.group_id)).offsets
 
-    def _checked(self, ids: Mapping[str, str], kind: OffsetKind) -> Positions:
+    def _checked(self, ids: Mapping[str, str], kind: OffsetKind) -> View:
         try:
             view = self._offsets(tuple(ids), kind)
         except TopicNotFound:
@@ -191,20 +193,24 @@ class Log:
                 check_ids({topic: log_id}, {name: info.log_id for name, info in self.topics([topic]).items()})
             raise
         check_ids(ids, view.ids)
-        return view.offsets
+        return view
 
     def _offsets(self, names: tuple[str, ...], kind: OffsetKind, **more: Any) -> View:
         if not names:
-            return View({}, {})
+            return View({}, {}, {})
         answer = self.ask(lambda client: client.offsets(names, kind, **more))
-        return View({name: self.options.selection.part(name, answer.offsets[name]) for name in names}, answer.log_ids)
+        part = self.options.selection.part
+        ends = {name: part(name, answer.offsets[name]) for name in names}
+        return View(ends, answer.log_ids, {name: part(name, found) for name, found in answer.begins.items()})
 
-    def split(
-        self, topic: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int = 10_000
-    ) -> list[Piece]:
-        """Cut [start, end) between stored batches into pieces of at least ``target_bytes``."""
-        ranges = self.ask(lambda c: c.split(topic, partition, start, end, target_bytes, max_pieces=max_pieces))
-        return [Piece(one.end, one.bytes) for one in ranges]
+    def split(self, spans: Sequence[Span]) -> list[list[Piece]]:
+        """Cut each span between stored batches into pieces of at least its target; by one question, or none when they
+        are the spans of the one before: what is stored does not change."""
+        if any(span not in self._sizes for span in spans):
+            answers = self.ask(lambda client: client.split_many(spans))
+            pieces = ([Piece(one.end, one.bytes) for one in found] for found in answers)
+            self._sizes = dict(zip(spans, pieces, strict=True))
+        return [self._sizes[span] for span in spans]
 
 
 def check_ids(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from dledger.client.results import Span
 from dledger.config import MIB
 from dledger.datasource.offsets import Positions
 
@@ -18,6 +19,8 @@ TASKS_PER_CORE: Final = 4
 """Between these two, so many tasks for each core."""
 WHOLE: Final = 1 << 62
 """A piece size that nothing reaches: one piece, with the bytes of the whole range."""
+MOST_PIECES: Final = 10_000
+"""Of one partition in one answer."""
 MOST_TASKS: Final = 2000
 """Above this, tasks grow; a driver that plans more is busy with that alone."""
 
@@ -44,8 +47,8 @@ class Slice:
         return self.end - self.start
 
 
-Split = Callable[[str, int, int, int, int], list[Piece]]
-"""(topic, partition, start, end, target bytes) -> pieces, in order, from the start of the range."""
+Split = Callable[[Sequence[Span]], list[list[Piece]]]
+"""One question to the log: for each span its pieces, in order, from its start."""
 
 
 def ranges(starts: Positions, ends: Positions) -> list[Slice]:
@@ -56,6 +59,18 @@ def ranges(starts: Positions, ends: Positions) -> list[Slice]:
         for partition, end in sorted(ends[topic].items())
         if end > starts[topic][partition]
     ]
+
+
+def measured(slices: Sequence[Slice], split: Split) -> list[Slice]:
+    """The same with their stored bytes, by one question."""
+    if not slices:
+        return []
+    answers = split([_span(one, WHOLE, one.start, 1) for one in slices])
+    return [replace(one, bytes=pieces[0].bytes) for one, pieces in zip(slices, answers, strict=True)]
+
+
+def _span(one: Slice, target: int, start: int, most: int = MOST_PIECES) -> Span:
+    return Span(one.topic, one.partition, start, one.end, target, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +91,13 @@ def plan(starts: Positions, ends: Positions, split: Split, shape: Shape = Shape(
 
     Every record is in exactly one slice, in order.
     """
-    wholes = [
-        replace(one, bytes=sum(p.bytes for p in split(one.topic, one.partition, one.start, one.end, WHOLE)))
-        for one in ranges(starts, ends)
-    ]
+    wholes = measured(ranges(starts, ends), split)
     even = sum(one.bytes for one in wholes) // (TASKS_PER_CORE * shape.cores)
     target = min(max(even, LEAST_BYTES), MOST_BYTES)
     if shape.most_bytes is not None:
         slices = _within(wholes, split, min(target, shape.most_bytes))
     else:
-        slices = [piece for whole in wholes for piece in _cut(whole, split, target)]
+        slices = _cut(wholes, split, target, target)
         most = max(MOST_TASKS, shape.least)
         if len(slices) > most:
             slices = list(_merge(slices, sum(s.bytes for s in slices) // most + 1))
@@ -98,19 +110,23 @@ def _within(wholes: list[Slice], split: Split, limit: int) -> list[Slice]:
     """Slices of up to ``limit`` bytes, as full as an eighth of it can fill them, or of one stored batch."""
     parts = wholes
     for target in (max(1, limit // 8), 1):
-        parts = [piece for one in parts for piece in (_cut(one, split, target) if one.bytes > limit else (one,))]
+        parts = _cut(parts, split, target, limit)
     return list(_merge(parts, limit)) if parts else []
 
 
-def _cut(whole: Slice, split: Split, target: int) -> Iterable[Slice]:
-    start = whole.start
-    if whole.bytes <= target:
-        yield whole
-        return
-    while start < whole.end:  # a long range comes in several answers
-        for piece in split(whole.topic, whole.partition, start, whole.end, target):
-            yield replace(whole, start=start, end=piece.end, bytes=piece.bytes)
-            start = piece.end
+def _cut(wholes: list[Slice], split: Split, target: int, limit: int) -> list[Slice]:
+    """Those above ``limit`` bytes in pieces of ``target``; all by one question, the rest of long answers by more."""
+    parts: dict[Slice, list[Slice]] = {whole: [] for whole in wholes}
+    open_wholes = [whole for whole in wholes if whole.bytes > limit]
+    while open_wholes:
+        begins = [parts[whole][-1].end if parts[whole] else whole.start for whole in open_wholes]
+        answers = split([_span(whole, target, begin) for whole, begin in zip(open_wholes, begins, strict=True)])
+        for whole, begin, pieces in zip(open_wholes, begins, answers, strict=True):
+            for piece in pieces:
+                parts[whole].append(replace(whole, start=begin, end=piece.end, bytes=piece.bytes))
+                begin = piece.end
+        open_wholes = [whole for whole in open_wholes if parts[whole][-1].end < whole.end]
+    return [part for whole in wholes for part in parts[whole] or [whole]]
 
 
 def _merge(slices: list[Slice], target: int) -> Iterable[Slice]:
@@ -138,4 +154,4 @@ def _by_rows(one: Slice, parts: int) -> Iterable[Slice]:
         yield replace(one, start=start, end=end, bytes=one.bytes // parts)
 
 
-__all__ = ["MOST_TASKS", "WHOLE", "Piece", "Shape", "Slice", "Split", "plan", "ranges"]
+__all__ = ["MOST_TASKS", "WHOLE", "Piece", "Shape", "Slice", "Split", "measured", "plan", "ranges"]

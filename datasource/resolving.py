@@ -24,9 +24,9 @@ class Edges:
 
     @staticmethod
     def of(log: Log, ids: dict[str, str]) -> Edges:
-        """Ask the log. Begins first: retention may pass them meanwhile, but an end never falls."""
-        begins = log.begins(ids)
-        return Edges(ids, begins, log.ends(ids))
+        """Ask the log, both at one moment."""
+        view = log.edges(ids)
+        return Edges(ids, view.begins, view.offsets)
 
 
 def resolve(bound: Bound, edges: Edges, log: Log, now: Callable[[], float] = time.time) -> Positions:

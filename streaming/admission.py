@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
+from dledger.client.results import Span
 from dledger.datasource.offsets import Positions
 from dledger.datasource.options import Limits
-from dledger.datasource.planning import WHOLE, Piece, Slice, ranges
+from dledger.datasource.planning import Piece, Slice, Split, measured, ranges
 from dledger.errors import ConfigError
 
 STEPS: Final = 8
 """Into so many pieces a partition's share of the byte limit is cut, so that little of it is left unused."""
-
-Split = Callable[[str, int, int, int, int, int], list[Piece]]
-"""(topic, partition, start, end, target bytes, most pieces) -> pieces at the borders of stored batches."""
 
 
 def limits_for(limit: ReadLimit, limits: Limits) -> Limits:
@@ -107,23 +105,20 @@ def _limit_rows(backlog: list[Slice], limit: int) -> list[Slice]:
 
 
 def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
-    totals = [
-        sum(p.bytes for p in split(part.topic, part.partition, part.start, part.end, WHOLE, 1)) for part in backlog
-    ]
+    backlog = measured(backlog, split)
+    totals = [part.bytes for part in backlog]
     if sum(totals) <= limit:
         return backlog
+    wanted = shares(totals, limit)
+    spare = _pieces(backlog, [max(1, share // STEPS) for share in wanted], 2 * STEPS, split)
     taken: dict[int, int] = {}
-    spare: list[list[Piece]] = []
     used = 0
-    for i, (part, share) in enumerate(zip(backlog, shares(totals, limit), strict=True)):
-        target = max(1, share // STEPS)
-        pieces = split(part.topic, part.partition, part.start, part.end, target, 2 * STEPS)
+    for i, (pieces, share) in enumerate(zip(spare, wanted, strict=True)):
         own = 0
         while pieces and own + pieces[0].bytes <= share:
             taken[i] = pieces[0].end
             own += pieces.pop(0).bytes
         used += own
-        spare.append(pieces)
     for i in sorted(range(len(backlog)), key=lambda i: (-totals[i], i)):
         for piece in spare[i]:
             if used + piece.bytes > limit:
@@ -132,9 +127,14 @@ def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
             used += piece.bytes
     if not taken:
         largest = max(range(len(backlog)), key=lambda i: (totals[i], -i))
-        part = backlog[largest]
-        taken[largest] = split(part.topic, part.partition, part.start, part.end, 1, 1)[0].end
+        taken[largest] = _pieces([backlog[largest]], [1], 1, split)[0][0].end
     return [_until(backlog[i], end) for i, end in sorted(taken.items())]
 
 
-__all__ = ["Pace", "Split", "admit", "limits_for", "shares"]
+def _pieces(parts: Sequence[Slice], targets: Sequence[int], most: int, split: Split) -> list[list[Piece]]:
+    """Pieces of each part at the borders of its stored batches, by one question."""
+    spans = [Span(p.topic, p.partition, p.start, p.end, target, most) for p, target in zip(parts, targets, strict=True)]
+    return [list(pieces) for pieces in split(spans)]
+
+
+__all__ = ["Pace", "admit", "limits_for", "shares"]

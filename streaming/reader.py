@@ -113,7 +113,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except TopicNotFound:
                 if not self.options.selection.pattern or look == LOOKS - 1:
                     raise
-        return View({}, {})
+        return View({}, {}, {})
 
     def _known(self, given: StreamOffset, names: Sequence[str]) -> Positions:
         """What an answer must be newer than. While a batch waits for more records, those seen are no news."""
@@ -133,8 +133,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starts[topic] = {partition: known[partition] for partition in ends if partition in known}
             if missing := [partition for partition in ends if partition not in known]:
                 new[topic] = missing
-        begins = self.log.begins({topic: view.ids[topic] for topic in new})
-        added = {topic: {p: begins[topic][p] for p in partitions} for topic, partitions in new.items()}
+        added = {topic: {p: view.begins[topic][p] for p in partitions} for topic, partitions in new.items()}
         for topic, partitions in added.items():
             starts[topic].update(partitions)
         return starts, added
@@ -143,7 +142,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         backlog = sum(end - starts[topic][p] for topic, ends in view.offsets.items() for p, end in ends.items())
         if not self._pace.go(backlog, limits, patient=self._last is None):
             return starts
-        kept = keep_or_fail(starts, view.offsets, self.log.begins(view.ids), self.options.fail_on_data_loss)
+        begins = view.begins if self._last is None else self.log.begins(view.ids)  # that view may be old by now
+        kept = keep_or_fail(starts, view.offsets, begins, self.options.fail_on_data_loss)
         return admit(kept, view.offsets, self.log.split, limits.rows, limits.bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

@@ -133,6 +133,8 @@ class FakeGroup:
         self.behind: set[str] = set()
         self.lag: dict[str, int] = {}
         """Records of each partition that a node has not applied when it is asked for end offsets."""
+        self.most_cuts = 10_000
+        """Of one answer to a split."""
 
     @property
     def bootstrap(self) -> str:
@@ -253,7 +255,7 @@ class FakeGroup:
             for partition in range(known[name].partitions):
                 if message.kind is OffsetKind.BEGIN:
                     offsets[name][partition] = self.catalog.begin_offset(topic_id, partition)
-                elif message.kind is OffsetKind.END:
+                elif message.kind in (OffsetKind.END, OffsetKind.EDGES):
                     end = self.catalog.end_offset(topic_id, partition) - self.lag.get(node.node_id, 0)
                     offsets[name][partition] = max(0, end)
                 else:
@@ -261,11 +263,14 @@ class FakeGroup:
         return OffsetsResponse(code=Code.SUCCESS, offsets=offsets, log_ids=ids), ()
 
     def _split(self, node: FakeNode, message: SplitRequest, payload: memoryview) -> Any:
-        cuts = self.catalog.split(
-            message.topic_id, message.partition, message.start_offset, message.end_offset, message.target_bytes,
-            message.max_pieces,
-        )  # fmt: skip
-        return SplitResponse(code=Code.SUCCESS, cuts=tuple(map(tuple, cuts))), ()
+        cuts = [
+            self.catalog.split(
+                one.topic_id, one.partition, one.start_offset, one.end_offset, one.target_bytes,
+                min(one.max_pieces, self.most_cuts),
+            )
+            for one in message.spans
+        ]  # fmt: skip
+        return SplitResponse(code=Code.SUCCESS, cuts=tuple(tuple(map(tuple, found)) for found in cuts)), ()
 
     def _group(self, node: FakeNode, message: GroupRequest, payload: memoryview) -> Any:
         if not message.consumer_group:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dledger.batch.header import decode_header
-from dledger.client import Appended, Client
+from dledger.client import Appended, Client, Span
 from dledger.errors import (
     ConfigError,
     OffsetOutOfRange,
@@ -30,6 +30,7 @@ from dledger.messages.client import (
     HelloRequest,
     MetadataRequest,
     OffsetsRequest,
+    SplitRequest,
 )
 from dledger.messages.codes import Code
 from dledger.messages.command import DeleteTopic, InitProducer
@@ -296,6 +297,25 @@ def test_split_cuts_at_batches(client: Client) -> None:
     assert pieces[0].start == 0
     assert pieces[-1].end == 4
     assert [p.start for p in pieces[1:]] == [p.end for p in pieces[:-1]]
+
+
+def test_many_ranges_are_cut_by_one_question_and_the_rest_of_full_answers_by_more(client: Client, group: Any) -> None:
+    client.create_topic("u", 3)
+    for _ in range(4):
+        client.append("t", b"x" * 1000)
+        client.append("u", b"x" * 1000, partition=2)
+    client.core.topics.clear()
+    asked = len(group.requests(MetadataRequest))
+    spans = [Span("t", 0, 0, 4, 1), Span("u", 2, 1, 4, 1 << 40), Span("u", 0, 0, 0, 1), Span("u", 2, 0, 4, 1, 2)]
+    pieces = client.split_many(spans)
+    assert [[(p.start, p.end) for p in found] for found in pieces] == [
+        [(0, 1), (1, 2), (2, 3), (3, 4)], [(1, 4)], [], [(0, 1), (1, 2)],
+    ]  # fmt: skip
+    assert len(group.requests(SplitRequest)) == 1
+    assert len(group.requests(MetadataRequest)) == asked + 1, "one question for the ids of both topics"
+    group.most_cuts = 1
+    assert client.split_many(spans) == pieces
+    assert len(group.requests(SplitRequest)) == 1 + 4
 
 
 def test_keys_choose_the_partition_as_kafka_does(client: Client) -> None:

@@ -50,8 +50,9 @@ def test_an_end_below_the_one_seen_is_an_error_when_the_time_is_over(group: Any,
         group.lag = dict.fromkeys(group.nodes, 3)
         with pytest.raises(Behind, match="ends 't' partition 1 at 2, and this client has seen 5"):
             client.end_offsets("t", stale=True)
-        with pytest.raises(Behind):
-            client.offsets(["t"])
+        for kind in (OffsetKind.END, OffsetKind.EDGES):
+            with pytest.raises(Behind):
+                client.offsets(["t"], kind)
 
 
 def test_records_that_were_read_bind_the_next_end(group: Any, client: Client) -> None:

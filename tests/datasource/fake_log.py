@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dledger.batch.records import decode_batch, encode_batch
-from dledger.client import Committed
+from dledger.client import Committed, Span
 from dledger.client.results import GroupOffsets
 from dledger.errors import OffsetOutOfRange, TopicExists, TopicNotFound, TransactionError
 from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
@@ -103,6 +103,8 @@ class FakeGroup:
         self.append_fault: list[Exception] = []
         self.waits: list[int] = []
         self.known: list[Any] = []
+        self.asked: list[str] = []
+        """Every question about topics and offsets, by its name."""
         self.consumers: dict[str, dict[str, dict[int, int]]] = {}
         self.made = 0
         self.closed = 0
@@ -127,12 +129,17 @@ class FakeGroup:
         del self.by_name[name]
 
     def topics(self) -> list[TopicInfo]:
+        self.asked.append("topics")
         return [topic.info for topic in self.by_name.values()]
 
     def topic(self, name: str) -> TopicInfo:
         if name not in self.by_name:
             raise TopicNotFound(f"no topic {name!r}")
         return self.by_name[name].info
+
+    def described(self, names: Sequence[str]) -> dict[str, TopicInfo]:
+        self.asked.append("described")
+        return {name: self.topic(name) for name in names}
 
     def body(self, topic: str, partition: int, batch: pa.RecordBatch) -> bytes:
         header, payload = encode_batch(
@@ -160,14 +167,20 @@ class FakeGroup:
         wait_ms: int = 0,
         **_: Any,
     ) -> OffsetsResponse:
+        self.asked.append("offsets")
         self.waits.append(wait_ms)
         self.known.append(newer_than)
         found = {t: self.by_name[self.topic(t).name] for t in topics}
         return OffsetsResponse(
             code=Code.SUCCESS,
             offsets={
-                t: {i: p.end if kind is OffsetKind.END else p.begin for i, p in enumerate(topic.partitions)}
+                t: {i: p.begin if kind is OffsetKind.BEGIN else p.end for i, p in enumerate(topic.partitions)}
                 for t, topic in found.items()
+            },
+            begins={
+                t: {i: p.begin for i, p in enumerate(topic.partitions)}
+                for t, topic in found.items()
+                if kind is OffsetKind.EDGES
             },
             log_ids={t: topic.info.log_id for t, topic in found.items()},
         )
@@ -192,8 +205,12 @@ class FakeGroup:
     def group(self, name: str) -> GroupOffsets:
         return GroupOffsets(name, self.consumers.get(name, {}))
 
-    def split(
-        self, topic: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int = 10_000
+    def split_many(self, spans: Sequence[Span]) -> list[list[FakeRange]]:
+        self.asked.append("split")
+        return [self.cut(s.topic, s.partition, s.start, s.end, s.target_bytes, s.max_pieces) for s in spans]
+
+    def cut(
+        self, topic: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int
     ) -> list[FakeRange]:
         pieces: list[FakeRange] = []
         size, begin = 0, start

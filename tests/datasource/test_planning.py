@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.client import Span
 from dledger.datasource import planning
 from dledger.datasource.planning import Piece, Shape, Slice, plan
 
@@ -22,7 +23,12 @@ layouts = st.dictionaries(
 )
 
 
-def splitter(layout: Layout, max_pieces: int = 7) -> Callable[[str, int, int, int, int], list[Piece]]:
+def splitter(layout: Layout, max_pieces: int = 7) -> Callable[[Sequence[Span]], list[list[Piece]]]:
+    cut = cutter(layout, max_pieces)
+    return lambda spans: [cut(s.topic, s.partition, s.start, s.end, s.target_bytes) for s in spans]
+
+
+def cutter(layout: Layout, max_pieces: int = 7) -> Callable[[str, int, int, int, int], list[Piece]]:
     def split(topic: str, partition: int, start: int, end: int, target: int) -> list[Piece]:
         pieces: list[Piece] = []
         base = size = 0
@@ -69,7 +75,7 @@ def test_a_plan_reads_every_record_once_and_in_order(
     assert len(slices) >= min(min_partitions, len(wanted))
     assert all(s.rows <= (most_rows or s.rows) for s in slices)
     for one in slices:
-        stored = splitter(layout, 999)(one.topic, one.partition, one.start, one.end, 1)
+        stored = cutter(layout, 999)(one.topic, one.partition, one.start, one.end, 1)
         assert most_bytes is None or len(stored) == 1 or sum(piece.bytes for piece in stored) <= most_bytes
 
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.checksum import crc32
 from dledger.messages.client import (
@@ -16,6 +18,7 @@ from dledger.messages.client import (
     OffsetKind,
     OffsetsRequest,
     SplitRequest,
+    SplitSpan,
     StatusRequest,
 )
 from dledger.messages.codes import Code
@@ -197,6 +200,8 @@ def test_offsets_have_begin_end_and_time(play: Callable[..., None]) -> None:
         await client.append(body(topic, count=1, partition=1, first_time_us=1500, last_time_us=1500))
         assert (await client.offsets("t", OffsetKind.BEGIN)).offsets == {"t": {0: 0, 1: 0}}
         assert (await client.offsets("t", OffsetKind.END)).offsets == {"t": {0: 6, 1: 1}}
+        edges = await client.offsets("t", OffsetKind.EDGES)
+        assert (edges.offsets, edges.begins) == ({"t": {0: 6, 1: 1}}, {"t": {0: 0, 1: 0}})
         found = await client.offsets("t", OffsetKind.TIME, timestamp_us=1600)
         assert found.offsets == {"t": {0: 3, 1: -1}}
         assert found.log_ids == {"t": "log-of-t"}
@@ -333,22 +338,45 @@ def test_a_watch_for_newer_offsets_is_answered_by_an_append(play: Callable[..., 
     play(story)
 
 
-def test_a_split_cuts_a_range_at_batches(play: Callable[..., None]) -> None:
+def test_a_split_cuts_ranges_at_batches(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topics = [await client.create("t"), await client.create("u")]
+        for topic in topics:
+            for _ in range(10):
+                await client.append(body(topic, bytes(1000), count=5))
+        spans = [span(topics[0], 0, 50), span(topics[1], 20, 30), span(topics[1], 0, 50, max_pieces=1)]
+        answer = await client.ask(SplitRequest(spans=tuple(spans)))
+        assert answer.code is Code.SUCCESS
+        first, second, third = answer.cuts
+        assert first[-1][0] == 50
+        assert sum(size for _, size in first) == 10 * 1064
+        assert 3 <= len(first) <= 5
+        assert second == ((30, 2 * 1064),)
+        assert len(third) == 1
+        for refused, code in ((span(topics[0], 0, 51), Code.BEHIND), (span(9, 0, 1), Code.UNKNOWN_TOPIC)):
+            assert (await client.ask(SplitRequest(spans=(spans[0], refused)))).code is code
+
+    play(story, 1)
+
+
+def span(topic_id: int, start: int, end: int, **more: int) -> SplitSpan:
+    return SplitSpan(topic_id=topic_id, partition=0, start_offset=start, end_offset=end, target_bytes=3000, **more)
+
+
+def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that whoever asks for the rest comes to an end."""
+    monkeypatch.setattr("dledger.server.reads.MAX_CUTS", 3)
+
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
         for _ in range(10):
-            await client.append(body(topic, bytes(1000), count=5))
-        ask = SplitRequest(topic_id=topic, partition=0, start_offset=0, end_offset=50, target_bytes=3000)
-        answer = await client.ask(ask)
-        assert answer.code is Code.SUCCESS
-        assert answer.cuts[-1][0] == 50
-        assert sum(size for _, size in answer.cuts) == 10 * 1064
-        assert 3 <= len(answer.cuts) <= 5
-        beyond = SplitRequest(topic_id=topic, partition=0, start_offset=0, end_offset=51, target_bytes=3000)
-        assert (await client.ask(beyond)).code is Code.BEHIND
-        nobody = SplitRequest(topic_id=9, partition=0, start_offset=0, end_offset=1, target_bytes=1)
-        assert (await client.ask(nobody)).code is Code.UNKNOWN_TOPIC
+            await client.append(body(topic, bytes(4000), count=5))
+        answer = await client.ask(SplitRequest(spans=(span(topic, 0, 50),) * 3))
+        assert [len(cuts) for cuts in answer.cuts] == [3, 1, 1]
 
     play(story, 1)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.client import Span
 from dledger.datasource.planning import Piece
 from dledger.streaming.admission import admit, shares
 
@@ -17,7 +20,10 @@ class Log:
         self.layout = layout
         self.ends = {"t": {p: sum(c for c, _ in batches) for p, batches in enumerate(layout)}}
 
-    def split(self, topic: str, partition: int, start: int, end: int, target: int, most: int) -> list[Piece]:
+    def split(self, spans: Sequence[Span]) -> list[list[Piece]]:
+        return [self.cut(s.topic, s.partition, s.start, s.end, s.target_bytes, s.max_pieces) for s in spans]
+
+    def cut(self, topic: str, partition: int, start: int, end: int, target: int, most: int) -> list[Piece]:
         pieces: list[Piece] = []
         base = size = 0
         if start >= end:
@@ -34,7 +40,7 @@ class Log:
 
     def bytes_between(self, starts: dict[int, int], ends: dict[int, int]) -> int:
         return sum(
-            self.split("t", p, starts[p], ends[p], 1 << 60, 1)[0].bytes for p in starts if ends[p] > starts[p]
+            self.cut("t", p, starts[p], ends[p], 1 << 60, 1)[0].bytes for p in starts if ends[p] > starts[p]
         )
 
 
@@ -57,7 +63,7 @@ def test_both_limits_hold_in_every_batch_and_the_backlog_is_read_to_its_end(
             if max_bytes is None:
                 assert rows == min(max_rows, left)
         if max_bytes is not None:
-            stored = [b for p in at["t"] for b in log.split("t", p, at["t"][p], after["t"][p], 1, 99)]
+            stored = [b for p in at["t"] for b in log.cut("t", p, at["t"][p], after["t"][p], 1, 99)]
             assert log.bytes_between(at["t"], after["t"]) <= max_bytes or len(stored) == 1
         at = after
     assert at == log.ends

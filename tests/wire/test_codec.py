@@ -328,7 +328,7 @@ def test_numbers_of_messages_and_commands_do_not_move() -> None:
         "LeadershipTransferResponse": 23, "RepairRequest": 24, "RepairResponse": 25, "MemberRequest": 26,
         "MemberResponse": 27, "MetadataRequest": 32, "MetadataResponse": 33, "AppendRequest": 34, "AppendResponse": 35,
         "ExecuteRequest": 36, "ExecuteResponse": 37, "FetchRequest": 38, "FetchResponse": 39, "OffsetsRequest": 40,
-        "OffsetsResponse": 41, "SplitRequest": 42, "SplitResponse": 43, "GroupRequest": 44, "GroupResponse": 45,
+        "OffsetsResponse": 41, "SplitRequest": 52, "SplitResponse": 53, "GroupRequest": 44, "GroupResponse": 45,
         "StatusRequest": 46, "StatusResponse": 47,
         "TransferRequest": 48, "TransferResponse": 49, "AdmitRequest": 50, "AdmitResponse": 51,
     }  # fmt: skip

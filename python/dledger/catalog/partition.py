@@ -135,6 +135,8 @@ class Partition:
                 self.begin_offset,
                 self.next_offset,
             )
+        if self.begin_row < self.rows and offset >= self._number(self.rows - 1, BASE):
+            return self.rows - 1  # whoever follows the log asks for its last batch
         return self._first_above(BASE, offset, self.begin_row, self.rows) - 1
 
     def find(self, offset: int, end_offset: int, max_bytes: int) -> list[BatchRef]:
@@ -194,6 +196,9 @@ class Partition:
         self._row_of(end)  # refuse an end that is not there yet: a shorter answer would lose records
         cuts: list[tuple[int, int]] = []
         done = self._number(first, BYTES)
+        whole = (self._number(last + 1, BYTES) if last + 1 < self.rows else self.bytes) - done
+        if whole <= target_bytes:
+            return [(end, whole)]
         row, near = first, FIRST_ROWS
         while row <= last and len(cuts) < max_pieces:
             begin = row

@@ -4,7 +4,7 @@ from dledger.client.aclient import AsyncClient
 from dledger.client.aproducer import AsyncProducer, AsyncStage, AsyncTransaction
 from dledger.client.client import Client
 from dledger.client.producer import Producer
-from dledger.client.results import Appended, Committed, GroupOffsets, Range
+from dledger.client.results import Appended, Committed, GroupOffsets, Range, Span
 from dledger.client.staging import Stage, Transaction
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "GroupOffsets",
     "Producer",
     "Range",
+    "Span",
     "Stage",
     "Transaction",
 ]

@@ -27,7 +27,7 @@ from dledger.client.reading import (
     records,
     take,
 )
-from dledger.client.results import Appended, Committed, GroupOffsets, Range
+from dledger.client.results import Appended, Committed, GroupOffsets, Range, Span
 from dledger.client.session import Session
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
@@ -96,6 +96,10 @@ class AsyncClient:
     async def topic(self, name: str) -> TopicInfo:
         """One topic as it is now."""
         return await self._run(operations.topic(self.core, name))
+
+    async def described(self, names: Sequence[str]) -> dict[str, TopicInfo]:
+        """See `Client.described`."""
+        return await self._run(operations.described(self.core, names))
 
     async def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
         """See `Client.known_topic`."""
@@ -284,7 +288,12 @@ class AsyncClient:
         self, topic: str, partition: int, start: int, end: int, target_bytes: int, *, max_pieces: int = 10_000
     ) -> list[Range]:
         """See `Client.split`."""
-        return await self._run(operations.split(self.core, topic, partition, start, end, target_bytes, max_pieces))
+        span = Span(topic, partition, start, end, target_bytes, max_pieces)
+        return (await self._run(operations.split(self.core, [span])))[0]
+
+    async def split_many(self, spans: Sequence[Span]) -> list[list[Range]]:
+        """See `Client.split_many`."""
+        return await self._run(operations.split(self.core, spans))
 
     # consumer groups, nodes
 

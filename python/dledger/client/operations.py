@@ -7,7 +7,7 @@ from typing import Any
 
 from dledger.client.core import SERVER_MS, Core, Operation, Request
 from dledger.client.ends import behind
-from dledger.client.results import Committed, GroupOffsets, Range
+from dledger.client.results import Committed, GroupOffsets, Range, Span
 from dledger.client.routing import Terms
 from dledger.client.session import Session
 from dledger.config import check_name
@@ -22,6 +22,7 @@ from dledger.messages.client import (
     OffsetsRequest,
     OffsetsResponse,
     SplitRequest,
+    SplitSpan,
     StatusRequest,
     TopicInfo,
     TransferRequest,
@@ -41,6 +42,8 @@ from dledger.messages.command import (
 from dledger.types import NodeId
 
 METADATA_TRIES = 20
+SPANS = 2000
+"""Most spans of one question to split: a few milliseconds of the leader's time."""
 
 
 def execute(command: Command, what: str, repeatable: bool = True) -> Operation[dict[str, Any]]:
@@ -86,12 +89,37 @@ def topic(core: Core, name: str) -> Operation[TopicInfo]:
     raise Unavailable(f"topic {name!r}: it exists, but no leader describes it")
 
 
+def described(core: Core, names: Sequence[str]) -> Operation[dict[str, TopicInfo]]:
+    """Several topics as they are now, by one question when all are there.
+
+    Raises:
+        TopicNotFound: one is not there.
+    """
+    for name in names:
+        check_name("topic", name)
+    if not names:
+        return {}
+    answer = yield from metadata(core, MetadataRequest(topics=tuple(names)), f"topics {', '.join(names)}")
+    found = {info.name: info for info in answer.topics}
+    core.topics.update(found)
+    for name in names:
+        if name not in found:
+            found[name] = yield from topic(core, name)
+    return {name: found[name] for name in names}
+
+
 def known_topic(core: Core, name: str, partition: int | None = None) -> Operation[TopicInfo]:
     """A topic as last seen; as it is now when it had no such ``partition`` then."""
     info = core.topics.get(name)
     if info is not None and (partition or 0) < info.partitions:
         return info
     return (yield from topic(core, name))
+
+
+def known_topics(core: Core, names: Sequence[str]) -> Operation[dict[str, TopicInfo]]:
+    """Several topics as last seen; asks only for those it has not seen."""
+    known = {name: info for name in names if (info := core.topics.get(name)) is not None}
+    return known | (yield from described(core, [name for name in names if name not in known]))
 
 
 def create_topic(
@@ -144,7 +172,7 @@ def offsets(
     patience = core.config.request_timeout_ms + wait_ms
     terms = Terms(what=what, anybody=stale)
     answer: OffsetsResponse
-    if kind is not OffsetKind.END:
+    if kind not in (OffsetKind.END, OffsetKind.EDGES):
         answer, _ = yield Request(request, terms, (), 5000 + wait_ms, patience)
         return answer
     seen = core.ends.of(names)
@@ -160,27 +188,39 @@ def topic_offsets(core: Core, name: str, kind: OffsetKind, **more: Any) -> Opera
     return found
 
 
-def split(
-    core: Core, name: str, partition: int, start: int, end: int, target_bytes: int, max_pieces: int
-) -> Operation[list[Range]]:
-    info = yield from known_topic(core, name)
-    pieces: list[Range] = []
-    while start < end or not pieces:
-        request = SplitRequest(
-            topic_id=info.topic_id, partition=partition, start_offset=start, end_offset=end,
-            target_bytes=target_bytes, max_pieces=max_pieces,
-        )  # fmt: skip
+def split(core: Core, spans: Sequence[Span]) -> Operation[list[list[Range]]]:
+    """The pieces of each span; one question for up to SPANS of them, and more where an answer is full."""
+    pieces: list[list[Range]] = [[] for _ in spans]
+    names = list(dict.fromkeys(span.topic for span in spans))
+    infos = yield from known_topics(core, names)
+    ids = {name: infos[name].topic_id for name in names}
+    open_spans = [i for i, span in enumerate(spans) if span.start < span.end]
+    while open_spans:
+        asked, later = open_spans[:SPANS], open_spans[SPANS:]
+        request = SplitRequest(spans=tuple(_rest(spans[i], ids, pieces[i]) for i in asked))
         try:
-            answer, _ = yield Request(request, Terms(what=f"split {name!r} partition {partition}"))
+            answer, _ = yield Request(request, Terms(what=f"split {', '.join(names)}"))
         except TopicNotFound:
-            core.topics.pop(name, None)
+            for name in names:
+                core.topics.pop(name, None)
             raise
-        for cut, size in answer.cuts:
-            pieces.append(Range(start, cut, size))
-            start = cut
-        if not answer.cuts or len(pieces) >= max_pieces:
-            break
+        unfinished = []
+        for i, cuts in zip(asked, answer.cuts, strict=True):
+            begin = pieces[i][-1].end if pieces[i] else spans[i].start
+            for cut, size in cuts:
+                pieces[i].append(Range(begin, cut, size))
+                begin = cut
+            if cuts and begin < spans[i].end and len(pieces[i]) < spans[i].max_pieces:
+                unfinished.append(i)
+        open_spans = unfinished + later
     return pieces
+
+
+def _rest(span: Span, ids: Mapping[str, int], done: list[Range]) -> SplitSpan:
+    return SplitSpan(
+        topic_id=ids[span.topic], partition=span.partition, start_offset=done[-1].end if done else span.start,
+        end_offset=span.end, target_bytes=span.target_bytes, max_pieces=span.max_pieces - len(done),
+    )  # fmt: skip
 
 
 def commit_offsets(consumer_group: str, wanted: Mapping[str, Mapping[int, int]]) -> Operation[None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dledger.client import operations, times
 from dledger.client.core import Core, Operation, T
-from dledger.client.results import GroupOffsets, Range
+from dledger.client.results import GroupOffsets, Range, Span
 from dledger.messages.client import OffsetKind, OffsetsResponse, TopicInfo
 from dledger.types import NodeId
 
@@ -76,6 +76,10 @@ class Questions(ABC):
         """
         return self._run(operations.topic(self.core, name))
 
+    def described(self, names: Sequence[str]) -> dict[str, TopicInfo]:
+        """Several topics as they are now, by one question; raises as `topic`."""
+        return self._run(operations.described(self.core, names))
+
     # offsets
 
     def begin_offsets(self, topic: str, *, stale: bool = False) -> dict[int, int]:
@@ -129,7 +133,12 @@ class Questions(ABC):
         self, topic: str, partition: int, start: int, end: int, target_bytes: int, *, max_pieces: int = 10_000
     ) -> list[Range]:
         """Cut [start, end) between stored batches into pieces of about ``target_bytes`` stored bytes."""
-        return self._run(operations.split(self.core, topic, partition, start, end, target_bytes, max_pieces))
+        span = Span(topic, partition, start, end, target_bytes, max_pieces)
+        return self._run(operations.split(self.core, [span]))[0]
+
+    def split_many(self, spans: Sequence[Span]) -> list[list[Range]]:
+        """Cut many ranges as `split` does, by one question; the pieces of each."""
+        return self._run(operations.split(self.core, spans))
 
     # consumer groups, nodes
 

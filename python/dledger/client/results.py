@@ -29,6 +29,18 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets [start, end) of a partition, to be cut into pieces of about ``target_bytes``, ``max_pieces`` at most."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    target_bytes: int
+    max_pieces: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class Range:
     """A piece [start, end) of a partition and its stored bytes."""
 

@@ -18,6 +18,8 @@ class OffsetKind(IntEnum):
     END = 1
     TIME = 2
     """The first offset of the first batch that has a record of the given time or later; all before it is older."""
+    EDGES = 3
+    """END, and beside it in ``begins`` BEGIN, both at one moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,17 +166,19 @@ class OffsetsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsResponse:
-    """``offsets``: topic -> partition -> offset; for TIME -1 where no record is that new. ``log_ids``: topic -> id."""
+    """``offsets``: topic -> partition -> offset; for TIME -1 where no record is that new. ``log_ids``: topic -> id.
+    ``begins``: for EDGES the first kept offsets, else empty."""
 
     code: Code
     message: str = ""
     leader_id: NodeId = NodeId("")
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     log_ids: dict[str, str] = field(default_factory=dict)
+    begins: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitRequest:
+class SplitSpan:
     """Cut [start, end) at batch borders into pieces of about ``target_bytes`` stored bytes; at most ``max_pieces``."""
 
     topic_id: int
@@ -186,13 +190,20 @@ class SplitRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRequest:
+    """Cut each of these, of any topics and partitions."""
+
+    spans: tuple[SplitSpan, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SplitResponse:
-    """``cuts``: (end offset, stored bytes) of each piece, in order; the last end is the asked one unless max_pieces
-    came first."""
+    """``cuts``: for each span (end offset, stored bytes) of its pieces, in order; the last end is the asked one unless
+    max_pieces came first, or the answer is full (`dledger.server.reads.MAX_CUTS`): then the rest is to be asked for."""
 
     code: Code
     message: str = ""
-    cuts: tuple[tuple[int, int], ...] = ()
+    cuts: tuple[tuple[tuple[int, int], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

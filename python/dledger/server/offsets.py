@@ -134,6 +134,7 @@ class Offsets:
             text = f"this node cannot tell whether it still leads ({code.name}); ask {leader or 'again'}"
             return OffsetsResponse(code=code, message=text, leader_id=leader)
         offsets: dict[str, dict[int, int]] = {}
+        begins: dict[str, dict[int, int]] = {}
         log_ids: dict[str, str] = {}
         for name in request.topics:
             try:
@@ -145,15 +146,18 @@ class Offsets:
                 offsets[name] = {
                     partition: self._offset(topic.topic_id, partition, request) for partition in range(topic.partitions)
                 }
+                if request.kind is OffsetKind.EDGES:
+                    of_topic = range(topic.partitions)
+                    begins[name] = {p: self._catalog.begin_offset(topic.topic_id, p) for p in of_topic}
             except StorageError as error:
                 self._driver.fail(error)
                 return OffsetsResponse(code=Code.DISK_ERROR, message=str(error), leader_id=leader)
-        return OffsetsResponse(code=code, leader_id=leader, offsets=offsets, log_ids=log_ids)
+        return OffsetsResponse(code=code, leader_id=leader, offsets=offsets, log_ids=log_ids, begins=begins)
 
     def _offset(self, topic_id: int, partition: int, request: OffsetsRequest) -> int:
         if request.kind is OffsetKind.BEGIN:
             return self._catalog.begin_offset(topic_id, partition)
-        if request.kind is OffsetKind.END:
+        if request.kind in (OffsetKind.END, OffsetKind.EDGES):
             return self._catalog.end_offset(topic_id, partition)
         return self._catalog.offset_for_time(topic_id, partition, request.timestamp_us)
 

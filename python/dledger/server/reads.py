@@ -10,7 +10,7 @@ from typing import Final
 
 from dledger.catalog.catalog import BatchRef, Catalog
 from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError, TopicNotFound
-from dledger.messages.client import FetchedBatch, FetchRequest, FetchResponse, SplitRequest, SplitResponse
+from dledger.messages.client import FetchedBatch, FetchRequest, FetchResponse, SplitRequest, SplitResponse, SplitSpan
 from dledger.messages.codes import Code
 from dledger.messages.entry import HEADER_SIZE
 from dledger.net import Connection
@@ -27,6 +27,8 @@ MAX_WAIT_MS: Final = 60_000
 """Longest long poll."""
 MAX_FETCH_BYTES: Final = 32 << 20
 """Most bytes of one answer, unless a single body has more."""
+MAX_CUTS: Final = 20_000
+"""Most pieces of one answer to a split, over all its spans, but at least one of each: it is made on the loop."""
 INLINE_BYTES: Final = 32 << 10
 """Reads up to this size are done on the loop; larger ones on a thread."""
 
@@ -238,23 +240,29 @@ class Reads:
         self._driver.fail(error)
 
     def split(self, connection: Connection, request_id: int, request: SplitRequest) -> None:
-        """Cut a range of offsets into pieces of about equal bytes."""
-        begin, end = self._range(request.topic_id, request.partition)
+        """Cut ranges of offsets into pieces of about equal bytes; all of them, or none when one cannot be."""
+        cuts: list[tuple[tuple[int, int], ...]] = []
+        left = MAX_CUTS
+        for span in request.spans:
+            refused = self._refused(span)
+            if refused is not None:
+                connection.send(refused, request_id)
+                return
+            most = max(1, min(span.max_pieces, left))
+            found = self._catalog.split(
+                span.topic_id, span.partition, span.start_offset, span.end_offset, max(1, span.target_bytes), most
+            )
+            left -= len(found)
+            cuts.append(tuple(found))
+        connection.send(SplitResponse(code=Code.SUCCESS, cuts=tuple(cuts)), request_id)
+
+    def _refused(self, span: SplitSpan) -> SplitResponse | None:
+        begin, end = self._range(span.topic_id, span.partition)
         if begin < 0:
-            text = f"there is no partition {request.partition} of a topic with id {request.topic_id}"
-            connection.send(SplitResponse(code=Code.UNKNOWN_TOPIC, message=text), request_id)
-            return
-        if not begin <= request.start_offset <= request.end_offset <= end:
-            code = Code.BEHIND if request.end_offset > end else Code.OFFSET_OUT_OF_RANGE
-            text = f"[{request.start_offset}, {request.end_offset}) is not within [{begin}, {end})"
-            connection.send(SplitResponse(code=code, message=text), request_id)
-            return
-        cuts = self._catalog.split(
-            request.topic_id,
-            request.partition,
-            request.start_offset,
-            request.end_offset,
-            max(1, request.target_bytes),
-            max(1, request.max_pieces),
-        )
-        connection.send(SplitResponse(code=Code.SUCCESS, cuts=tuple((end, size) for end, size in cuts)), request_id)
+            text = f"there is no partition {span.partition} of a topic with id {span.topic_id}"
+            return SplitResponse(code=Code.UNKNOWN_TOPIC, message=text)
+        if not begin <= span.start_offset <= span.end_offset <= end:
+            code = Code.BEHIND if span.end_offset > end else Code.OFFSET_OUT_OF_RANGE
+            text = f"[{span.start_offset}, {span.end_offset}) is not within [{begin}, {end})"
+            return SplitResponse(code=code, message=text)
+        return None

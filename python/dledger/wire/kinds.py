@@ -33,8 +33,6 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     39: client.FetchResponse,
     40: client.OffsetsRequest,
     41: client.OffsetsResponse,
-    42: client.SplitRequest,
-    43: client.SplitResponse,
     44: client.GroupRequest,
     45: client.GroupResponse,
     46: client.StatusRequest,
@@ -43,6 +41,9 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     49: client.TransferResponse,
     50: client.AdmitRequest,
     51: client.AdmitResponse,
+    # 42 and 43 asked for one range at a time
+    52: client.SplitRequest,
+    53: client.SplitResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 
