@@ -137,6 +137,12 @@ class NodeConfig:
     """Data files whose newest record is older go. 0: kept for ever."""
     retention_bytes: int = 0
     """Oldest data files go while all together are larger. 0: no limit."""
+    hold_retention_ms: int = 7 * 24 * 3600 * 1000
+    """A data file that is expired stays this much longer for a consumer group that holds retention back and has not
+    processed all of it: until its newest record is older than this and ``retention_ms`` together. 0: no group holds."""
+    hold_retention_bytes: int = 0
+    """Oldest files that stay for such groups go while these are larger together. 0: no limit in bytes. They all go at
+    ``disk_warn_ratio``."""
     delete_when: str = ""
     """Hours of the day (``04`` or ``04;16``) in which expired files may go; empty: any."""
     disk_warn_ratio: float = 0.90
@@ -171,6 +177,8 @@ class NodeConfig:
             raise ConfigError(f"flush {self.flush!r}: write 'sync' or 'async'")
         if not 0 < self.disk_warn_ratio <= self.disk_full_ratio <= 1:
             raise ConfigError("disk_warn_ratio and disk_full_ratio must be in (0, 1], the first one not above")
+        if self.hold_retention_ms < 0 or self.hold_retention_bytes < 0:
+            raise ConfigError("hold_retention_ms and hold_retention_bytes must be 0 or more")
         if self.scrub_bytes_per_s < 0 or self.scrub_pause_ms < 0:
             raise ConfigError("scrub_bytes_per_s and scrub_pause_ms must be 0 or more")
         if self.checkpoint_entries < 1:

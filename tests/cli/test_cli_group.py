@@ -124,9 +124,16 @@ def test_consumer_groups_show_how_far_they_are_behind(group: EmbeddedGroup) -> N
         client.create_topic("read")
         client.append("read", [b"a", b"b", b"c"])
         client.commit_offsets("readers", {"read": {0: 1}})
-    assert json.loads(out("groups", "--json", "-b", servers)) == ["readers"]
-    lag = json.loads(out("groups", "readers", "--json", "-b", servers))
-    assert lag == [{"topic": "read", "partition": 0, "offset": 1, "end_offset": 3, "lag": 2}]
+    (one,) = json.loads(out("groups", "--json", "-b", servers))
+    assert (one["group"], one["partitions"], one["lag"], one["holds"]) == ("readers", 1, 2, False)
+    (row,) = json.loads(out("groups", "readers", "--json", "-b", servers))
+    assert (row["topic"], row["partition"], row["offset"], row["end_offset"], row["lag"]) == ("read", 0, 1, 3, 2)
+    assert row["lag_bytes"] > 0
+    assert row["lag_s"] > 0
+    assert "readers" in out("groups", "-b", servers)
+    assert "yes" in out("groups", "readers", "--hold", "-b", servers)
+    assert "yes" not in out("groups", "readers", "--release", "-b", servers)
+    assert "which group" in run("groups", "--release", "-b", servers).stderr
 
 
 def test_leadership_is_handed_to_the_node_that_is_named(group: EmbeddedGroup) -> None:

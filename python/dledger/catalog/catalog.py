@@ -10,6 +10,7 @@ from typing import Final
 
 from dledger.batch.header import BodyHeader, Kind
 from dledger.catalog import snapshot
+from dledger.catalog.groups import Groups
 from dledger.catalog.partition import Partition, table_name
 from dledger.catalog.producers import Producers
 from dledger.catalog.results import STAGED, BatchRef, CommandResult, DataResult
@@ -26,10 +27,12 @@ from dledger.messages.command import (
     Admit,
     Command,
     CommitOffsets,
+    CommitProgress,
     CommitTransaction,
     CreateTopic,
     DeleteTopic,
     Expire,
+    HoldRetention,
     InitProducer,
     OpenStage,
 )
@@ -64,7 +67,7 @@ class Catalog:
         self.members: dict[str, int] = {}
         """The incarnation of each member that counts, by the entry `members_index`; empty before the first `Admit`."""
         self.members_index: Index = NO_INDEX
-        self.offsets_of_groups: dict[str, dict[int, dict[int, int]]] = {}
+        self.consumer_groups = Groups(self.topics_state, self._at)
         self._dropped: list[tuple[int, str]] = []
 
     # ---- applying
@@ -177,8 +180,10 @@ class Catalog:
                 return self.transactions.commit(index, command)
             case AbortTransaction():
                 return self.transactions.abort(command)
-            case CommitOffsets():
-                return self._commit_offsets(command)
+            case CommitOffsets() | CommitProgress():
+                return self.consumer_groups.commit(command)
+            case HoldRetention():
+                return self.consumer_groups.hold(command)
             case Admit():
                 return self._admit(command)
             case Expire():
@@ -211,8 +216,7 @@ class Catalog:
             if self.partitions.pop(key).rows:
                 self._dropped.append((self.applied_index, table_name(info.topic_id, key & 0xFFFFFFFF)))
         self.producers.drop_partitions(keys)
-        for offsets in self.offsets_of_groups.values():
-            offsets.pop(info.topic_id, None)
+        self.consumer_groups.forget_topic(info.topic_id)
         return CommandResult(_SUCCESS)
 
     def _init_producer(self, command: InitProducer) -> CommandResult:
@@ -227,31 +231,6 @@ class Catalog:
         if command.after != self.members_index:
             return CommandResult(Code.INCONSISTENT_STATE, "another member was admitted meanwhile; ask again")
         self.members, self.members_index = dict(command.members), self.applied_index
-        return CommandResult(_SUCCESS)
-
-    def _commit_offsets(self, command: CommitOffsets) -> CommandResult:
-        try:
-            check_name("consumer group", command.consumer_group)
-        except ConfigError as error:
-            return CommandResult(Code.MALFORMED, str(error))
-        checked: list[tuple[int, int, int]] = []
-        for name, offsets in command.offsets.items():
-            info = self.topics_state.by_name.get(name)
-            if info is None:
-                return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {name!r}")
-            for number, offset in offsets.items():
-                if not 0 <= number < info.partitions:
-                    return CommandResult(Code.UNKNOWN_TOPIC, self._no_partition(info.topic_id, number))
-                partition = self.partitions[info.topic_id << 32 | number]
-                if not 0 <= offset <= partition.next_offset:
-                    return CommandResult(
-                        Code.OFFSET_OUT_OF_RANGE,
-                        f"{name}/{number} ends at offset {partition.next_offset}; {offset} cannot have been processed",
-                    )
-                checked.append((info.topic_id, number, offset))
-        group = self.offsets_of_groups.setdefault(command.consumer_group, {})
-        for topic_id, number, offset in checked:
-            group.setdefault(topic_id, {})[number] = offset
         return CommandResult(_SUCCESS)
 
     # ---- asking
@@ -331,13 +310,11 @@ class Catalog:
 
     def group(self, name: str) -> dict[str, dict[int, int]]:
         """A consumer group's offsets, topic -> partition -> offset; empty when it has none."""
-        names = {info.topic_id: info.name for info in self.topics_state.by_name.values()}
-        offsets = self.offsets_of_groups.get(name, {})
-        return {names[topic_id]: dict(sorted(spans.items())) for topic_id, spans in offsets.items()}
+        return self.consumer_groups.offsets(name)
 
     def groups(self) -> tuple[str, ...]:
         """All consumer groups by name."""
-        return tuple(sorted(self.offsets_of_groups))
+        return tuple(sorted(self.consumer_groups.by_name))
 
     # ---- retention, time, checkpoints
 

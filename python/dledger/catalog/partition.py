@@ -14,6 +14,7 @@ the log before the entry that commits them. A row's count is the next one's base
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from dledger.catalog.results import BatchRef
@@ -174,19 +175,39 @@ class Partition:
 
     def batches_of(self, first: int, last: int) -> list[tuple[int, int]]:
         """(base offset, records) of the batches that lie in the entries ``first`` to ``last``."""
-        found: list[tuple[int, int]] = []
+        placed = self.placed(first, last + self.lateness)
+        return [(base, count) for base, count, index, _ in placed if first <= index <= last]
+
+    def placed(self, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+        """(base offset, records, entry, placing entry) of the batches that were given their offsets by the entries
+        ``first`` to ``last``: by their own, or by their transaction's COMMIT."""
         row = self._first_above(APPLIED, first - 1, self.begin_row, self.rows)
         while row < self.rows:
             stop = min(row + CHUNK_ROWS, self.rows)
             rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
             ends = [*(fields[0] for fields in rows[1:]), *([self.next_offset] if stop == self.rows else [])]
             for (base, index, _, _, applied, *_), end in zip(rows, ends, strict=False):
-                if applied > last + self.lateness:
-                    return found
-                if first <= index <= last:
-                    found.append((base, end - base))
+                if applied > last:
+                    return
+                yield base, end - base, index, applied
             row = stop
-        return found
+
+    def needed_from(self, offset: int) -> int | None:
+        """An entry in front of which nothing is needed to read from ``offset`` on; None when nothing is there to read.
+        Below the first kept offset: as from that one."""
+        if offset >= self.next_offset or self.begin_row == self.rows:
+            return None
+        row = self._row_of(max(offset, self.begin_offset))
+        # a later row's entry may lie before this one's, but not before its own COMMIT by more than that
+        return self._number(row, APPLIED) - self.lateness
+
+    def unread(self, offset: int) -> tuple[int, int]:
+        """(stored bytes, time) behind ``offset``: of the kept batches that hold records from there on, and the newest
+        time up to the end of the first of these, in microseconds since 1970 (NO_TIME where there is none)."""
+        if offset >= self.next_offset or self.begin_row == self.rows:
+            return 0, NO_TIME
+        row = self._row_of(max(offset, self.begin_offset))
+        return self.bytes - self._number(row, BYTES), self._number(row, NEWEST)
 
     def split(self, start: int, end: int, target_bytes: int, max_pieces: int) -> list[tuple[int, int]]:
         """Cut [start, end) between batches, each piece of at least one batch and about ``target_bytes``."""

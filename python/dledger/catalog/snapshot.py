@@ -18,6 +18,7 @@ import sys
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
+from dledger.catalog.groups import Group, Groups
 from dledger.catalog.partition import Partition
 from dledger.catalog.producers import WINDOW, Producers, Session, Window
 from dledger.catalog.table import TableFactory
@@ -53,10 +54,7 @@ def encode(catalog: Catalog) -> bytes:
         "topics": [[i.topic_id, i.name, i.log_id, i.partitions, sorted(i.settings.items())] for i in topics],
         "next_topic": catalog.topics_state.next_id,
         "retired": list(catalog.topics_state.retired),
-        "groups": [
-            [name, [[topic_id, sorted(spans.items())] for topic_id, spans in sorted(offsets.items())]]
-            for name, offsets in sorted(catalog.offsets_of_groups.items())
-        ],
+        "groups": _encode_groups(catalog.consumer_groups),
         "producers": _encode_producers(catalog.producers, packed),
         "stages": _encode_stages(catalog.transactions, packed),
         "writers": [
@@ -75,6 +73,24 @@ def encode(catalog: Catalog) -> bytes:
 def checksum(data: bytes) -> int:
     """The CRC-32 that a snapshot ends with. One over the whole would be the same for all: its own CRC cancels it."""
     return int(CRC.unpack_from(data, len(data) - CRC.size)[0])
+
+
+def _encode_groups(groups: Groups) -> list[Any]:
+    """Two fields for a group that has no more, as in a log that was written before there was more."""
+    found: list[Any] = []
+    for name, group in sorted(groups.by_name.items()):
+        offsets = [[topic_id, sorted(spans.items())] for topic_id, spans in sorted(group.offsets.items())]
+        more = [group.committed_ms, group.holds] if group.committed_ms or group.holds else []
+        found.append([name, offsets, *more])
+    return found
+
+
+def _decode_groups(data: list[Any], groups: Groups) -> None:
+    for name, offsets, *more in data:
+        group = groups.by_name[name] = Group()
+        group.offsets = {topic_id: dict(spans) for topic_id, spans in offsets}
+        if more:
+            group.committed_ms, group.holds = more
 
 
 def _encode_producers(producers: Producers, packed: list[bytes]) -> dict[str, Any]:
@@ -144,8 +160,7 @@ def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
     if "members" in meta:
         catalog.members_index, catalog.members = Index(meta["members"][0]), dict(meta["members"][1])
     _decode_topics(meta, packed, catalog, tables)
-    for name, offsets in meta["groups"]:
-        catalog.offsets_of_groups[name] = {topic_id: dict(spans) for topic_id, spans in offsets}
+    _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_producers(meta["producers"], packed, catalog.producers)
     for stage_id, writer_id, sequence, label, deadline_ms, batches, records in meta["stages"]:
         stage = Stage(stage_id, writer_id, sequence, label, deadline_ms)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dledger.cli.common import group_options, is_path, json_option, open_client, print_json, print_table
 from dledger.config import nearest
 from dledger.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dledger.client import Lag
 
 
 @click.command()
@@ -59,27 +63,55 @@ def _pid(node: str, processes: dict[str, int | None]) -> dict[str, int | None]:
 
 @click.command()
 @click.argument("name", required=False)
+@click.option("--hold/--release", "hold", default=None, help="Let NAME hold retention back, or no longer.")
 @group_options
 @json_option
-def groups(name: str | None, bootstrap: str, timeout: float, as_json: bool) -> None:
-    """List consumer groups, or with NAME one group's offsets and how far it is behind."""
+def groups(name: str | None, hold: bool | None, bootstrap: str, timeout: float, as_json: bool) -> None:
+    """List consumer groups and their lag, or with NAME one group's by partition: rows, stored bytes, seconds."""
+    if hold is not None and name is None:
+        raise ConfigError("which group? Name it, as in: dledger groups NAME --release")
     with open_client(bootstrap, timeout) as client:
-        if name is None:
-            names = sorted(client.groups())
-            if as_json:
-                print_json(names)
-            else:
-                print_table(("group",), [(one,) for one in names])
+        if hold is not None and name is not None:
+            client.hold_retention(name, hold)
+        if name is not None:
+            _print_lag(client.lag(name), as_json)
             return
-        rows = []
-        for topic, offsets in sorted(client.group(name).offsets.items()):
-            ends = client.end_offsets(topic)
-            rows += [(topic, at, offset, ends[at], ends[at] - offset) for at, offset in sorted(offsets.items())]
+        found = [(one, client.lag(one)) for one in sorted(client.groups())]
+    sums = [
+        {
+            "group": one, "partitions": len(lags), "lag": sum(lag.rows for lag in lags),
+            "lag_bytes": sum(lag.bytes for lag in lags), "lag_s": max((lag.seconds for lag in lags), default=0.0),
+            "holds": any(lag.holds for lag in lags),
+        }
+        for one, lags in found
+    ]  # fmt: skip
     if as_json:
-        keys = ("topic", "partition", "offset", "end_offset", "lag")
-        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+        print_json(sums)
     else:
-        print_table(("topic", "partition", "offset", "end", "lag"), [(row[0], str(row[1]), *row[2:]) for row in rows])
+        keys = ("group", "partitions", "lag", "lag_bytes", "lag_s", "holds")
+        print_table(keys, [tuple(_cell(row[key]) for key in keys) for row in sums])
+
+
+def _print_lag(lags: Sequence[Lag], as_json: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": one.topic, "partition": one.partition, "offset": one.offset, "begin_offset": one.begin_offset,
+            "end_offset": one.end_offset, "lag": one.rows, "lag_bytes": one.bytes, "lag_s": one.seconds,
+            "committed_ms": one.committed_ms, "holds": one.holds,
+        }
+        for one in lags
+    ]  # fmt: skip
+    if as_json:
+        print_json(rows)
+        return
+    keys = ("topic", "partition", "offset", "begin_offset", "end_offset", "lag", "lag_bytes", "lag_s", "holds")
+    print_table(keys, [tuple(_cell(row[key]) for key in keys) for row in rows])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "-"
+    return round(value, 1) if isinstance(value, float) else value
 
 
 @click.command()

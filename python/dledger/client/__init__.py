@@ -6,6 +6,7 @@ from dledger.client.client import Client
 from dledger.client.producer import Producer
 from dledger.client.results import Appended, Committed, GroupOffsets, Range, Span
 from dledger.client.staging import Stage, Transaction
+from dledger.client.state import CommitState, EntryState, Lag, PartitionState
 
 __all__ = [
     "Appended",
@@ -14,8 +15,12 @@ __all__ = [
     "AsyncStage",
     "AsyncTransaction",
     "Client",
+    "CommitState",
     "Committed",
+    "EntryState",
     "GroupOffsets",
+    "Lag",
+    "PartitionState",
     "Producer",
     "Range",
     "Span",

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
-from dledger.client import operations, times
+from dledger.client import operations, state, times
 from dledger.client.appending import append
 from dledger.client.aproducer import AsyncProducer, AsyncStage, AsyncTransaction
 from dledger.client.channel import Channel
@@ -29,6 +29,7 @@ from dledger.client.reading import (
 )
 from dledger.client.results import Appended, Committed, GroupOffsets, Range, Span
 from dledger.client.session import Session
+from dledger.client.state import CommitState, EntryState, Lag, PartitionState
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.messages.client import FetchedBatch, FetchResponse, OffsetKind, OffsetsResponse, TopicInfo
@@ -295,11 +296,33 @@ class AsyncClient:
         """See `Client.split_many`."""
         return await self._run(operations.split(self.core, spans))
 
+    async def partitions(self) -> list[PartitionState]:
+        """See `Client.partitions`."""
+        return await self._run(state.partitions(self.core))
+
+    async def commits(self, start: int = 0) -> list[CommitState]:
+        """See `Client.commits`."""
+        return await self._run(state.commits(start))
+
+    async def entries(self, start: int = 0, end: int | None = None) -> list[EntryState]:
+        """See `Client.entries`."""
+        return await self._run(state.entries(start, end))
+
     # consumer groups, nodes
 
-    async def commit_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[str, Mapping[int, int]], *, log_ids: Mapping[str, str] | None = None
+    ) -> None:
         """See `Client.commit_offsets`."""
-        await self._run(operations.commit_offsets(group, offsets))
+        await self._run(operations.commit_offsets(group, offsets, log_ids))
+
+    async def hold_retention(self, group: str, hold: bool = True) -> None:
+        """See `Client.hold_retention`."""
+        await self._run(operations.hold_retention(group, hold))
+
+    async def lag(self, group: str) -> list[Lag]:
+        """See `Client.lag`."""
+        return await self._run(state.lag(self.core, group))
 
     async def group(self, name: str) -> GroupOffsets:
         """See `Client.group`."""

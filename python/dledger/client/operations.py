@@ -31,10 +31,11 @@ from dledger.messages.command import (
     AbortTransaction,
     AddPartitions,
     Command,
-    CommitOffsets,
+    CommitProgress,
     CommitTransaction,
     CreateTopic,
     DeleteTopic,
+    HoldRetention,
     InitProducer,
     OpenStage,
     StageSum,
@@ -223,11 +224,19 @@ def _rest(span: Span, ids: Mapping[str, int], done: list[Range]) -> SplitSpan:
     )  # fmt: skip
 
 
-def commit_offsets(consumer_group: str, wanted: Mapping[str, Mapping[int, int]]) -> Operation[None]:
+def commit_offsets(
+    consumer_group: str, wanted: Mapping[str, Mapping[int, int]], log_ids: Mapping[str, str] | None
+) -> Operation[None]:
     check_name("consumer group", consumer_group)
     plain = {name: {int(p): int(o) for p, o in partitions.items()} for name, partitions in wanted.items()}
-    command = CommitOffsets(consumer_group=consumer_group, offsets=plain)
+    command = CommitProgress(consumer_group=consumer_group, offsets=plain, log_ids=dict(log_ids or {}))
     yield from execute(command, f"commit offsets of group {consumer_group!r}")
+
+
+def hold_retention(consumer_group: str, hold: bool) -> Operation[None]:
+    check_name("consumer group", consumer_group)
+    what = f"{'hold back' if hold else 'let go'} retention for group {consumer_group!r}"
+    yield from execute(HoldRetention(consumer_group=consumer_group, hold=hold), what)
 
 
 def group(name: str) -> Operation[GroupOffsets]:

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dledger.client import operations, times
+from dledger.client import operations, state, times
 from dledger.client.core import Core, Operation, T
 from dledger.client.results import GroupOffsets, Range, Span
+from dledger.client.state import CommitState, EntryState, Lag, PartitionState
 from dledger.messages.client import OffsetKind, OffsetsResponse, TopicInfo
 from dledger.types import NodeId
 
@@ -140,11 +141,44 @@ class Questions(ABC):
         """Cut many ranges as `split` does, by one question; the pieces of each."""
         return self._run(operations.split(self.core, spans))
 
+    def partitions(self) -> list[PartitionState]:
+        """All partitions of all topics, with what they hold."""
+        return self._run(state.partitions(self.core))
+
+    def commits(self, start: int = 0) -> list[CommitState]:
+        """The committed transactions that the log still has, oldest first, from the entry ``start`` on: whose they are,
+        and the offsets that they gave their records."""
+        return self._run(state.commits(start))
+
+    def entries(self, start: int = 0, end: int | None = None) -> list[EntryState]:
+        """Committed entries [start, end) of the log, without the records in them."""
+        return self._run(state.entries(start, end))
+
     # consumer groups, nodes
 
-    def commit_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """The group has processed everything below these offsets: topic -> partition -> offset."""
-        self._run(operations.commit_offsets(group, offsets))
+    def commit_offsets(
+        self, group: str, offsets: Mapping[str, Mapping[int, int]], *, log_ids: Mapping[str, str] | None = None
+    ) -> None:
+        """The group has processed everything below these offsets: topic -> partition -> offset.
+
+        Args:
+            log_ids: of topics (topic -> log id); one that is another topic by now is refused.
+
+        Raises:
+            TopicNotFound: a topic or partition is not there, or another one; nothing was noted.
+            OffsetOutOfRange: an offset is behind the end of its partition; nothing was noted.
+        """
+        self._run(operations.commit_offsets(group, offsets, log_ids))
+
+    def hold_retention(self, group: str, hold: bool = True) -> None:
+        """What the group has not processed is kept over its time, up to the nodes' settings ``hold_retention_ms`` and
+        ``hold_retention_bytes``; with False no longer. Only partitions of which it has committed an offset."""
+        self._run(operations.hold_retention(group, hold))
+
+    def lag(self, group: str) -> list[Lag]:
+        """How far a consumer group is behind, by partition, in rows, stored bytes and seconds; empty for a group that
+        has committed nothing."""
+        return self._run(state.lag(self.core, group))
 
     def group(self, name: str) -> GroupOffsets:
         """What a consumer group has processed; empty for one that committed nothing."""

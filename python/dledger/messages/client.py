@@ -222,6 +222,45 @@ class GroupResponse:
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
+class Listing(IntEnum):
+    """What of a group's state is listed. Each row is a dict of the values named here; times are 0 where unknown."""
+
+    PARTITIONS = 0
+    """topic, topic_id, partition, begin_offset, end_offset, bytes (stored, kept), newest_us (largest record time)."""
+    PROGRESS = 1
+    """Of the consumer group that is named: topic, topic_id, partition, offset, begin_offset, end_offset, bytes (stored,
+    of the batches with unread records), oldest_us (newest time up to the end of the first of these batches),
+    committed_ms, holds."""
+    COMMITS = 2
+    """Of transactions, by the entry that committed: index, writer_id, sequence, time_ms, offsets (topic -> partition ->
+    (start, end)) as far as the topics are still there and the records kept."""
+    ENTRIES = 3
+    """index, term, pos, size, kind (as `dledger dump` has them); of records topic, partition, offset (-1 while they
+    have none) and records; of a command its name and fields as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRequest:
+    """Rows of one listing, linearizable, from the place ``start`` on, at most ``limit``. The first place is 0; those of
+    COMMITS and ENTRIES are entries' indices."""
+
+    listing: Listing
+    name: str = ""
+    start: int = 0
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListResponse:
+    """``next_start`` is where to go on, -1 at the end. There may be no row although there is more to come."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    rows: tuple[dict[str, Any], ...] = ()
+    next_start: int = -1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRequest:
     """How this one node is doing."""
@@ -277,6 +316,7 @@ ClientRequest = (
     | StatusRequest
     | TransferRequest
     | AdmitRequest
+    | ListRequest
 )
 ClientResponse = (
     HelloResponse
@@ -290,4 +330,5 @@ ClientResponse = (
     | StatusResponse
     | TransferResponse
     | AdmitResponse
+    | ListResponse
 )

@@ -96,6 +96,25 @@ class CommitOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitProgress:
+    """As `CommitOffsets`, and only where each topic in ``log_ids`` (topic -> log id) is still that one; the time is
+    noted."""
+
+    consumer_group: str
+    offsets: dict[str, dict[int, int]]
+    log_ids: dict[str, str] = field(default_factory=dict)
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRetention:
+    """What a consumer group has not processed is to be kept over its time (``hold``), or no longer."""
+
+    consumer_group: str
+    hold: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Admit:
     """The incarnation of ``node_id`` that counts from now on is the one in ``members``, which names those of all.
 
@@ -119,4 +138,6 @@ Command = (
     | CommitOffsets
     | Admit
     | AddPartitions
+    | CommitProgress
+    | HoldRetention
 )

@@ -18,6 +18,7 @@ from dledger.messages.client import (
     GroupRequest,
     HelloRequest,
     HelloResponse,
+    ListRequest,
     MetadataRequest,
     OffsetsRequest,
     SplitRequest,
@@ -32,6 +33,7 @@ from dledger.server.admission import Admissions
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
 from dledger.server.driver import Driver
+from dledger.server.listings import Listings
 from dledger.server.offsets import Offsets
 from dledger.server.reads import Reads
 from dledger.server.repair import Repairs
@@ -65,6 +67,7 @@ class Front:
         answers: Answers,
         repairs: Repairs,
         admissions: Admissions,
+        listings: Listings,
     ) -> None:
         self._group = group
         self._node = node
@@ -94,6 +97,7 @@ class Front:
             StatusRequest: answers.status,
             TransferRequest: answers.transfer,
             AdmitRequest: admissions.admit,
+            ListRequest: listings.ask,
         }
 
     @property

@@ -18,8 +18,9 @@ from dledger.server.apply import Applier
 from dledger.server.checkpoint import Checkpoints
 from dledger.server.driver import Driver
 from dledger.server.front import Front
+from dledger.server.holds import Holds
 from dledger.server.peers import Peers
-from dledger.store.api import DiskLevel, LogStore
+from dledger.store.api import DiskLevel, Held, LogStore
 from dledger.types import Index, Role
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class House:
         self._checkpoints = checkpoints
         self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
+        self.holds = Holds(catalog)
+        """Which consumer groups hold retention back."""
         self._level = DiskLevel.OK
         self._retain_ms = 0
         self._expire_ms = 0
@@ -161,9 +164,12 @@ class House:
             self._checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
         )
+        held = None
         if raft.role is Role.LEADER:
             limit = min(limit, *raft.watermarks.values())
+            held = self.holds.look()
         else:
+            self.holds.rest()
             if raft.leader_id is None:
                 return
             try:
@@ -174,16 +180,19 @@ class House:
             begin = status.get("begin_index")
             limit = min(limit, begin - 1 if isinstance(begin, int) else -1)
         if limit >= self._store.begin_index and not self._driver.failed:
-            self._driver.flusher.run(lambda: self._delete(Index(limit)))
+            self._driver.flusher.run(lambda: self._delete(Index(limit), held))
 
-    def _delete(self, limit: Index) -> None:
+    def _delete(self, limit: Index, held: Held | None) -> None:
         """On the flusher's thread."""
         before = self._store.begin_index
-        begin = self._store.retain(limit, self._environment.wall_ms())
-        if begin > before:
-            self._loop.call_soon_threadsafe(self._deleted, before, begin)
+        begin = self._store.retain(limit, self._environment.wall_ms(), held=held)
+        self._loop.call_soon_threadsafe(self._deleted, before, begin, held)
 
-    def _deleted(self, before: Index, begin: Index) -> None:
+    def _deleted(self, before: Index, begin: Index, held: Held | None) -> None:
+        if held is not None:
+            self.holds.tell(held, begin if begin > before else Index(0))
+        if begin == before:
+            return
         logger.info("retention: entries %d to %d are gone", before, begin - 1)
         self._driver.raft.forget(begin)
         self._drop_before(begin)

@@ -22,6 +22,7 @@ from dledger.server.checkpoint import Checkpoints
 from dledger.server.driver import Driver
 from dledger.server.front import Front, frame_limits
 from dledger.server.house import House
+from dledger.server.listings import Listings
 from dledger.server.offsets import LinearizableReads, Offsets
 from dledger.server.peers import Peers
 from dledger.server.reads import Reads
@@ -139,9 +140,10 @@ class NodeServer:
             group, node.node_id, self.driver, self.catalog, store, self.linearizable, self._addresses,
             self._more_status,
         )  # fmt: skip
+        self.listings = Listings(self.driver, self.catalog, store, self.linearizable, self.on_damage)
         self.front = Front(
             group, node, self.driver, self.writes, self.reads, self.offsets, self.answers, self.repairs,
-            self.admissions,
+            self.admissions, self.listings,
         )  # fmt: skip
         self.house = House(
             node, self.driver, store, self.catalog, self.applier, self.writes, self.front, self.peers,
@@ -241,6 +243,7 @@ class NodeServer:
             "scrub": self.scrubber.status(),
             "repair": self.repairs.status(),
             "admission": self.admissions.status(),
+            "retention": self.house.holds.status(),
         }
 
     # --- news -------------------------------------------------------------------------------------------------

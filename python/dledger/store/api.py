@@ -88,6 +88,14 @@ class Scrubbed:
     """The pass is over; the next step begins another one."""
 
 
+@dataclass(slots=True)
+class Held:
+    """Expired files with entries from ``first`` on are held back; after a `LogStore.retain`, ``bytes`` of them were."""
+
+    first: Index
+    bytes: int = 0
+
+
 class LogStore(Protocol):
     """One node's log and hard state.
 
@@ -198,13 +206,14 @@ class LogStore(Protocol):
         """What is damaged around an entry of which a read failed: whole runs, so that each can be repaired. From any
         thread."""
 
-    def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
+    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Held | None = None) -> Index:
         """Delete whole expired files, oldest first, none with an entry above ``limit``, never the last one.
 
         Args:
             limit: the last entry that may go.
             now_ms: wall clock, in milliseconds since 1970, to compare with the files' modification times.
             hour: local hour of the day for ``delete_when``; None asks the clock.
+            held: what to keep over its time, as far as the settings ``hold_retention_*`` allow; None: nothing.
 
         Returns:
             The new begin index.

@@ -21,7 +21,7 @@ from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd
 from dledger.messages.membership import Membership
-from dledger.store.api import DiskLevel, Fault, Identity, RecoveryReport, Scrubbed
+from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
 from dledger.store.files import Disk, RealDisk, storage_error
 from dledger.store.keeper import Keeper, Keeping
 from dledger.store.logindex import UNIT_SIZE
@@ -358,11 +358,11 @@ class FileStore:
         with self._fatal("examine", self._data.directory):
             return examine(self._data, self._reader, self._view, self._marks.mark.durable, index)
 
-    def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
+    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Held | None = None) -> Index:
         """See `LogStore.retain`."""
         with self._sync_lock, self._lock, self._fatal("delete expired files of", self._data.directory):
             level = self.disk_level()
-            self._view = without_expired(self._parts, self._view, level, limit, now_ms, hour)
+            self._view = without_expired(self._parts, self._view, level, limit, now_ms, hour, held)
             if self._view.begin_index > self._marks.mark.begin_index:
                 drop_front(self._parts, self._marks, self._view)
                 self._terms.drop_front(self._view.begin_index)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd, body_is_sound, chain_is_sound
 from dledger.messages.membership import Membership
-from dledger.store.api import DiskLevel, Fault, Identity, RecoveryReport, Scrubbed
+from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
 from dledger.store.rules import check_append, check_hard_state, check_truncate
 from dledger.store.terms import Pairs, TermTable, find_terms
 from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position
@@ -232,8 +232,10 @@ class MemoryStore:
     def examine(self, index: Index) -> tuple[Fault, ...]:
         return tuple(fault for fault in self.scrub(0, index).faults if fault.first == index)
 
-    def retain(self, limit: Index, now_ms: int, hour: int | None = None) -> Index:
+    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Held | None = None) -> Index:
         self._check(writes=True)
+        if held is not None:
+            limit = Index(min(limit, held.first - 1))
         with self._lock:
             while 0 < self._retention_bytes < self._files() * self._segment_bytes:
                 first = self._entries[0].pos // self._segment_bytes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dledger.messages.entry import HEADER, HEADER_SIZE
-from dledger.store.api import DiskLevel
+from dledger.store.api import DiskLevel, Held
 from dledger.store.files import DiskSpace
 from dledger.store.logindex import UNIT_SIZE
 from dledger.store.marks import MarkBook
@@ -54,8 +54,29 @@ def expired(
     return victims
 
 
-def without_expired(parts: Parts, view: View, level: DiskLevel, limit: Index, now_ms: int, hour: int | None) -> View:
-    """The view of what will be left when the files that are expired now are gone."""
+def hold_back(
+    files: Sequence[FileAge], settings: StoreSettings, held: Held, now_ms: int, level: DiskLevel
+) -> list[FileAge]:
+    """Of the expired ``files`` those that go in spite of what is held, oldest first; says in ``held`` how much stays.
+
+    A file stays that has an entry from ``held.first`` on, or is behind such a one, while it is not too old and those
+    that stay are not too large together. On a disk that gets full none stays.
+    """
+    at = next((at for at, file in enumerate(files) if file.next_index > held.first), len(files))
+    while at < len(files):
+        too_old = now_ms - files[at].written_ms >= settings.retention_ms + settings.hold_retention_ms
+        too_large = 0 < settings.hold_retention_bytes < (len(files) - at) * settings.segment_bytes
+        if not (too_old or too_large or level is not DiskLevel.OK):
+            break
+        at += 1
+    held.bytes = (len(files) - at) * settings.segment_bytes
+    return list(files[:at])
+
+
+def without_expired(
+    parts: Parts, view: View, level: DiskLevel, limit: Index, now_ms: int, hour: int | None, held: Held | None = None
+) -> View:
+    """The view of what will be left when the files that are expired now, and not ``held`` back, are gone."""
     if hour is None:
         hour = time.localtime(now_ms / 1000).tm_hour
     files: list[FileAge] = []
@@ -65,6 +86,8 @@ def without_expired(parts: Parts, view: View, level: DiskLevel, limit: Index, no
             break
         files.append(age)
     victims = expired(files, parts.settings, limit, now_ms, hour, level)
+    if held is not None:
+        victims = hold_back(victims, parts.settings, held, now_ms, level)
     if not victims:
         return view
     begin_index, begin_pos = victims[-1].next_index, victims[-1].start + parts.data.file_size

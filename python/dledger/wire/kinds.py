@@ -44,6 +44,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     # 42 and 43 asked for one range at a time
     52: client.SplitRequest,
     53: client.SplitResponse,
+    56: client.ListRequest,
+    57: client.ListResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 
@@ -58,6 +60,8 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     8: command.CommitOffsets,
     9: command.Admit,
     10: command.AddPartitions,
+    11: command.CommitProgress,
+    12: command.HoldRetention,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}

@@ -1,0 +1,97 @@
+"""The catalog as rows, page by page, for `dledger.messages.client.ListRequest`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dledger.catalog.catalog import Catalog
+from dledger.catalog.partition import NO_TIME, Partition
+from dledger.catalog.transactions import Offsets
+
+COMMIT_ENTRIES: Final = 20_000
+"""Entries that one page of commits looks at: some milliseconds of the node's time."""
+COMMIT_SPANS: Final = 3000
+"""Ranges of offsets in one page of commits, so that it fits a frame, unless a single commit has more."""
+
+Page = tuple[list[dict[str, Any]], int]
+"""Rows, and where to go on (-1: that was all)."""
+
+
+def list_partitions(catalog: Catalog, start: int, limit: int) -> Page:
+    """Every partition, in the order in which their topics were created."""
+    keys, following = _page(sorted(catalog.partitions), start, limit)
+    rows = []
+    for key in keys:
+        part = catalog.partitions[key]
+        row = _place(part, key)
+        row["bytes"], _ = part.unread(part.begin_offset)
+        row["newest_us"] = max(0, part.newest_us)
+        rows.append(row)
+    return rows, following
+
+
+def list_progress(catalog: Catalog, name: str, start: int, limit: int) -> Page:
+    """How far a consumer group has got; no rows when there is none of that name."""
+    group = catalog.consumer_groups.by_name.get(name)
+    if group is None:
+        return [], -1
+    offsets = {t << 32 | number: offset for t, spans in group.offsets.items() for number, offset in spans.items()}
+    keys, following = _page(sorted(offsets), start, limit)
+    rows = []
+    for key in keys:
+        part = catalog.partitions[key]
+        size, oldest_us = part.unread(offsets[key])
+        more = {
+            "offset": offsets[key], "bytes": size, "oldest_us": 0 if oldest_us == NO_TIME else oldest_us,
+            "committed_ms": group.committed_ms, "holds": group.holds,
+        }  # fmt: skip
+        rows.append({**_place(part, key), **more})
+    return rows, following
+
+
+def _page(keys: list[int], start: int, limit: int) -> tuple[list[int], int]:
+    wanted = [key for key in keys if key >= start]
+    return wanted[:limit], wanted[limit] if len(wanted) > limit else -1
+
+
+def _place(part: Partition, key: int) -> dict[str, Any]:
+    return {
+        "topic": part.topic, "topic_id": key >> 32, "partition": key & 0xFFFFFFFF,
+        "begin_offset": part.begin_offset, "end_offset": part.next_offset,
+    }  # fmt: skip
+
+
+def list_commits(catalog: Catalog, start: int, limit: int) -> tuple[dict[int, Offsets], int]:
+    """By the entry that committed it, what each transaction has put where, and where to go on."""
+    last = min(start + COMMIT_ENTRIES - 1, catalog.applied_index)
+    found: dict[int, Offsets] = {}
+    for key in sorted(catalog.partitions):
+        part = catalog.partitions[key]
+        for base, count, index, placed_by in part.placed(start, last):
+            if index != placed_by:
+                span = found.setdefault(placed_by, {}).setdefault(part.topic, {}).setdefault(
+                    key & 0xFFFFFFFF, [base, base]
+                )
+                span[1] = base + count
+    following = last + 1 if last < catalog.applied_index else -1
+    page: dict[int, Offsets] = {}
+    spans = 0
+    for index in sorted(found):
+        spans += sum(map(len, found[index].values()))
+        if page and (len(page) >= limit or spans > COMMIT_SPANS):
+            return page, index
+        page[index] = found[index]
+    return page, following
+
+
+def first_offsets(catalog: Catalog, first: int, last: int) -> dict[int, int]:
+    """Of the batches in the entries ``first`` to ``last`` that have offsets: entry -> first offset."""
+    found: dict[int, int] = {}
+    for part in catalog.partitions.values():
+        for base, _, index, _ in part.placed(first, last + part.lateness):
+            if first <= index <= last:
+                found[index] = base
+    return found
+
+
+__all__ = ["Page", "first_offsets", "list_commits", "list_partitions", "list_progress"]

@@ -1,0 +1,132 @@
+"""Consumer groups: progress, lag, and what they hold back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dledger.catalog.catalog import Catalog
+from dledger.catalog.listing import list_progress
+from dledger.messages.codes import Code
+from dledger.messages.command import CommitOffsets, CommitProgress, DeleteTopic, HoldRetention
+
+
+def commit(log: Any, name: str = "g", time_ms: int = 77, **spans: dict[int, int]) -> Code:
+    code: Code = log.run(CommitProgress(consumer_group=name, offsets=spans, time_ms=time_ms)).code
+    return code
+
+
+def hold(log: Any, name: str = "g", *, hold: bool = True) -> None:
+    assert log.run(HoldRetention(consumer_group=name, hold=hold)).code is Code.SUCCESS
+
+
+def held(log: Any) -> list[tuple[int, str, int, int]]:
+    return [(h.index, h.group, h.partition, h.offset) for h in log.catalog.consumer_groups.holds()]
+
+
+def test_progress_in_a_topic_that_was_created_again_is_refused(log: Any) -> None:
+    """Its offsets mean nothing there, even where there are as many records by now."""
+    log.data(10)
+    old = log.catalog.topic("t").log_id
+    log.run(DeleteTopic(name="t"))
+    topic = log.topic("t")
+    log.data(10, topic_id=topic)
+    result = log.run(CommitProgress(consumer_group="g", offsets={"t": {0: 5}}, log_ids={"t": old}))
+    assert result.code is Code.UNKNOWN_TOPIC
+    assert "created again" in result.message
+    assert log.catalog.groups() == ()
+    new = log.catalog.topic("t").log_id
+    again = CommitProgress(consumer_group="g", offsets={"t": {0: 5}}, log_ids={"t": new})
+    assert log.run(again).code is Code.SUCCESS
+
+
+def test_progress_that_cannot_be_is_refused_as_a_whole(log: Any) -> None:
+    log.data(10)
+    assert commit(log, t={0: 5, 1: 1}) is Code.OFFSET_OUT_OF_RANGE
+    assert commit(log, name="a b") is Code.MALFORMED
+    assert log.run(HoldRetention(consumer_group="a b", hold=True)).code is Code.MALFORMED
+    hold(log, "nobody", hold=False)
+    assert log.catalog.groups() == ()
+
+
+def test_lag_has_whole_batches_and_the_time_of_the_first_unread_one(log: Any) -> None:
+    for time in (10, 20, 30):
+        log.data(10, time=time, size=100)
+    commit(log, t={0: 15, 1: 0})
+    (row, idle), following = list_progress(log.catalog, "g", 0, 10)
+    assert following == -1
+    assert (row["offset"], row["end_offset"], row["bytes"], row["oldest_us"]) == (15, 30, 200, 20)
+    assert (row["committed_ms"], row["holds"]) == (77, False)
+    assert (idle["partition"], idle["bytes"], idle["oldest_us"]) == (1, 0, 0)
+    commit(log, t={0: 30})
+    assert list_progress(log.catalog, "g", 0, 10)[0][0]["bytes"] == 0
+    assert list_progress(log.catalog, "nobody", 0, 10) == ([], -1)
+
+
+def test_lag_below_what_is_kept_counts_the_bytes_that_are_there(log: Any) -> None:
+    for _ in range(4):
+        log.data(10)
+    commit(log, t={0: 0})
+    log.catalog.drop_before(3)
+    row = list_progress(log.catalog, "g", 0, 1)[0][0]
+    assert (row["offset"], row["begin_offset"], row["bytes"]) == (0, 20, 200)
+
+
+def test_a_group_holds_from_its_first_unread_record_on_and_the_slowest_group_counts(log: Any) -> None:
+    for _ in range(5):
+        log.data(10)  # entries 1 to 5
+    commit(log, t={0: 25, 1: 0})
+    commit(log, "slow", t={0: 10})
+    assert held(log) == []
+    hold(log)
+    assert held(log) == [(3, "g", 0, 25)]
+    hold(log, "slow")
+    assert held(log) == [(2, "slow", 0, 10), (3, "g", 0, 25)]
+    commit(log, "slow", t={0: 50})
+    assert held(log) == [(3, "g", 0, 25)]
+    hold(log, hold=False)
+    assert held(log) == []
+
+
+def test_a_hold_covers_records_that_lie_in_the_log_before_their_commit(log: Any) -> None:
+    log.data(1)
+    stage = log.stage()
+    log.data(5, stage=stage)
+    staged_at = len(log.entries) - 1
+    for _ in range(7):
+        log.data(1, partition=1)
+    log.commit((stage, 1, 5))
+    commit(log, t={0: 1})
+    hold(log)
+    assert held(log)[0][0] <= staged_at
+
+
+def test_a_hold_ends_with_its_topic(log: Any) -> None:
+    log.data(5)
+    commit(log, t={0: 0})
+    hold(log)
+    log.run(DeleteTopic(name="t"))
+    assert held(log) == []
+
+
+def test_groups_come_back_from_a_snapshot_with_their_holds_and_times(log: Any) -> None:
+    log.data(5)
+    commit(log, t={0: 3})
+    hold(log)
+    data = log.catalog.snapshot()
+    log.catalog = Catalog.restore(data, log.tables)
+    assert log.catalog.snapshot() == data
+    assert log.catalog.group("g") == {"t": {0: 3}}
+    assert held(log) == [(1, "g", 0, 3)]
+    assert log.catalog.consumer_groups.by_name["g"].committed_ms == 77
+
+
+@pytest.mark.parametrize("times", [0, 5])
+def test_a_log_from_before_times_were_noted_gives_the_snapshot_that_it_gave_then(log: Any, times: int) -> None:
+    """A member that restored an old snapshot and one that replays the log must agree."""
+    log.data(5)
+    log.run(CommitOffsets(consumer_group="g", offsets={"t": {0: 3}}, time_ms=times))
+    assert b'"groups":[["g",[[1,[[0,3]]]]]]' in log.catalog.snapshot()
+    log.catalog = Catalog.restore(log.catalog.snapshot(), log.tables)
+    assert log.catalog.group("g") == {"t": {0: 3}}
