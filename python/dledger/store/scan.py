@@ -242,7 +242,22 @@ class Walker:
         entry = self.entry_at(pos)
         if isinstance(entry, str) or entry.index < at_least or entry.term < self.end.position.term:
             return None
-        return entry
+        return None if self._contradicted(entry) else entry
+
+    def _contradicted(self, entry: Entry) -> bool:
+        """Whether an entry's index or term cannot be: nothing in front of it vouches for them, since the chain is
+        broken there, but the mark and the entry behind, whose checksum covers its own, may know better."""
+        known = self._known
+        if entry.end_pos == known.end_pos:
+            return (entry.position, entry.chain_crc) != (known.position, known.chain_crc)
+        if entry.end_pos < known.end_pos and entry.index >= known.position.index:
+            return True
+        pos = self._behind_padding(entry.end_pos)
+        behind = self.entry_at(pos) if self._data.has(pos) else ""
+        if isinstance(behind, str):
+            return False
+        follows = behind.index == entry.index + 1 and behind.term >= entry.term
+        return not (follows and Chain(entry.chain_crc).follows(behind))
 
     def search(self, pos: int, due: int) -> Entry | None:
         """Look at every byte from ``pos`` to the end of the files for an entry that belongs to this log."""
