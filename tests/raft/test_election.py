@@ -220,6 +220,27 @@ def test_a_higher_term_in_an_answer_is_taken_up():
     assert requests[0].term == 9
 
 
+def test_a_term_in_which_a_voter_has_voted_already_is_not_asked_for_again():
+    """Two of three live: one has the longer log, the other one voted for itself in a later term before it was heard of.
+    Nobody but the first can win, and not before it has learned of that term."""
+    node = node_with(1, 1, term=1)
+    other = node_with(1, term=2, voted_for=N1, me=N1)
+    asked_terms = []
+    for _ in range(4):
+        _, requests, now_ms = asked(node)
+        request = next(r for r in requests if r.remote_id == N1)
+        asked_terms.append((request.term, request.pre_vote))
+        ready = node.step(only(other.step(request, 10**9), VoteResponse), now_ms)
+        while requests := [r for r in sent(ready, VoteRequest) if r.remote_id == N1]:
+            asked_terms.append((requests[0].term, requests[0].pre_vote))
+            ready = node.step(only(other.step(requests[0], 10**9), VoteResponse), now_ms)
+        if node.role is Role.LEADER:
+            break
+        node.tick(node.deadline_ms())  # nobody else answers
+    assert asked_terms[:3] == [(2, True), (3, True), (3, False)]
+    assert (node.role, node.term) == (Role.LEADER, 3)
+
+
 def test_a_known_leader_makes_a_candidate_wait_longer():
     node = node_with(0, term=4)
     _, requests, now_ms = asked(node)

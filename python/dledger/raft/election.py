@@ -36,6 +36,8 @@ class Tally:
     bigger_ledgers: int
     accepted: int
     not_ready: int
+    already_voted: bool = False
+    """Somebody is in the asked term and has voted there: a pre-vote for it can only be lost, again and again."""
 
     @staticmethod
     def of(asked_term: Term, answers: dict[NodeId, tuple[VoteResult, Term]], *, pre_vote: bool = True) -> Tally:
@@ -52,6 +54,7 @@ class Tally:
             + results.count(VoteResult.REJECT_SMALL_LEDGER_END_INDEX),
             accepted=results.count(VoteResult.ACCEPT),
             not_ready=results.count(VoteResult.REJECT_TERM_NOT_READY),
+            already_voted=VoteResult.REJECT_ALREADY_VOTED in results,
         )
 
     def is_decided(self, quorum: int, members: int) -> bool:
@@ -257,6 +260,8 @@ class Candidate:
         elif tally.already_has_leader:
             self._pause(now_ms, 0 if self.again_soon else core.config.election_ms)
             self.again_soon = False
+        elif self.pre_vote and tally.already_voted and self.asked_term > core.term:
+            core.become_candidate(self.asked_term, now_ms)  # the term is there, so the next one is to be asked for
         else:
             self._pause(now_ms, 2 * interval if tally.valid - tally.bigger_ledgers < core.quorum <= tally.valid else 0)
 
