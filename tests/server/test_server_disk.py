@@ -18,7 +18,7 @@ from dledger.messages.client import AppendRequest
 from dledger.messages.codes import Code
 from dledger.server.disk import Flusher
 from dledger.store.memory_disk import MemoryDisk
-from dledger.types import Role
+from dledger.types import Index, Role
 
 
 def body(topic_id: int, payload: bytes = b"payload", count: int = 1) -> bytes:
@@ -170,6 +170,59 @@ def test_d2_a_follower_whose_disk_fails_stops_acknowledging(play: Callable[..., 
         assert leader.raft.watermarks[follower.node.node_id] == mark < leader.raft.end_index - 4
 
     play(story, disks=MemoryDisk)
+
+
+def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(play: Callable[..., None]) -> None:
+    """A second fdatasync may succeed although the data is gone."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        disk = group.disks[node.node.node_id]
+        syncs, check = list[str](), disk.check
+
+        def watched(operation: str, path: Any) -> Any:
+            if operation == "fdatasync" and "tables" in str(path):
+                syncs.append(path.name)
+            return check(operation, path)
+
+        disk.check = watched
+        disk.fail("fdatasync", "tables")  # of the partition's table, which the first batch opens
+        gate = Gate(node)
+        for _ in range(5):
+            client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        await group.until(lambda: node.raft.end_index >= 6)
+        gate.open.set()  # all of them are committed at once
+        with pytest.raises(StorageError):
+            await node.wait_failed()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(syncs) == 1
+
+    play(story, 1, disks=MemoryDisk)
+
+
+def test_d2_a_node_that_failed_elsewhere_writes_and_syncs_nothing_that_still_waits() -> None:
+    turns: list[Any] = []
+
+    class ByHand(Environment):
+        def worker(self, name: str, turn: Any, pause_s: float = 0.0) -> Any:
+            turns.append(turn)
+            return SimpleNamespace(put=jobs.append, start=lambda: None, join=lambda: None)
+
+    jobs, told, done = list[Any](), list[Any](), list[str]()
+    store: Any = SimpleNamespace(
+        append=lambda entries: done.append("append"), sync=lambda: done.append("sync"), truncate=done.append
+    )
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = Flusher(store, loop, told.append, told.append, told.append, environment=ByHand())
+    flusher.truncate(Index(5))
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+    flusher.append((entry,))
+    flusher.abandon()
+    assert turns[0](jobs, True) is None
+    assert (done, told) == ([], [])
 
 
 def test_d5_a_vote_that_cannot_be_saved_is_never_sent(play: Callable[..., None]) -> None:

@@ -116,6 +116,7 @@ class Applier:
             try:
                 self._apply_one(entry)
             except Exception as error:  # an order that cannot be, or the topic index's disk
+                self._stopped = True  # what failed once is never tried again (D2)
                 self._on_failure(error)
                 return
         self._on_pass()

@@ -66,7 +66,7 @@ class Flusher:
         self._sync_asked = False
         self._sync_due = 0  # when the next lazy sync is due, in ms; 0: nothing to sync
         self._stopped = False
-        self._failed = False  # only the thread's
+        self._failed = False  # for ever once it is set
         self._worker = environment.worker("dledger-flusher", self._turn)
         self._put = self._worker.put
 
@@ -114,6 +114,10 @@ class Flusher:
     def run(self, function: Callable[[], object]) -> None:
         """Carry out ``function`` on the thread, between the writes: it may change the store too."""
         self._queue(function)
+
+    def abandon(self) -> None:
+        """The node has failed, here or elsewhere on its disk: what waits is neither written nor synced any more."""
+        self._failed = True
 
     async def stop(self) -> None:
         """Carry out and sync all that was given, then end the thread."""

@@ -91,6 +91,7 @@ class Driver:
         """The first error that this node cannot go on with."""
         if not self.failed:
             self.failed = True
+            self.flusher.abandon()
             self._fatal(error)
 
     def on_reader(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
