@@ -5,7 +5,8 @@ asking again can help. Every message names the thing and the way out::
 
     DLedgerError
     |-- ConfigError             you asked for something that cannot be        definite
-    |   `-- UnknownOption       ... with the nearest known name
+    |   |-- UnknownOption       ... with the nearest known name
+    |   `-- SchemaMismatch      columns that do not fit a topic's; shows both
     |-- PathError               a path is a file, not writable, or full       definite
     |-- WrongGroup              that store or address belongs to another      definite
     |-- PortInUse               somebody else listens there                   definite
@@ -49,6 +50,10 @@ class ConfigError(DLedgerError, ValueError):
 
 class UnknownOption(ConfigError):
     """No such option; the message has the nearest known one."""
+
+
+class SchemaMismatch(ConfigError):
+    """The columns of a frame or read do not fit those of a typed topic; the message shows both side by side."""
 
 
 class PathError(DLedgerError, OSError):

@@ -32,6 +32,8 @@ from dledger.messages.client import (
     OffsetKind,
     OffsetsRequest,
     OffsetsResponse,
+    SchemasRequest,
+    SchemasResponse,
     SplitRequest,
     SplitResponse,
     StatusRequest,
@@ -191,6 +193,7 @@ class FakeGroup:
             OffsetsRequest: self._offsets,
             SplitRequest: self._split,
             GroupRequest: self._group,
+            SchemasRequest: self._schemas,
             StatusRequest: self._status,
             TransferRequest: self._transfer,
         }
@@ -277,6 +280,11 @@ class FakeGroup:
             return GroupResponse(code=Code.SUCCESS, groups=tuple(self.catalog.groups())), ()
         return GroupResponse(code=Code.SUCCESS, offsets=self.catalog.group(message.consumer_group)), ()
 
+    def _schemas(self, node: FakeNode, message: SchemasRequest, payload: memoryview) -> Any:
+        some, newest = self.catalog.schemas.behind(message.topic_id, message.after)
+        code = Code.UNKNOWN_TOPIC if newest < 0 else Code.SUCCESS
+        return SchemasResponse(code=code, schemas=some, newest=newest), ()
+
     def _status(self, node: FakeNode, message: StatusRequest, payload: memoryview) -> Any:
         return StatusResponse(code=Code.SUCCESS, status={"node_id": node.node_id}), ()
 
@@ -301,6 +309,7 @@ def refuse(message: Any, code: Code, leader_id: str) -> Any:
         ExecuteRequest: ExecuteResponse,
         OffsetsRequest: OffsetsResponse,
         GroupRequest: GroupResponse,
+        SchemasRequest: SchemasResponse,
         TransferRequest: TransferResponse,
         MetadataRequest: MetadataResponse,
     }

@@ -331,10 +331,12 @@ def test_numbers_of_messages_and_commands_do_not_move() -> None:
         "OffsetsResponse": 41, "SplitRequest": 52, "SplitResponse": 53, "GroupRequest": 44, "GroupResponse": 45,
         "StatusRequest": 46, "StatusResponse": 47,
         "TransferRequest": 48, "TransferResponse": 49, "AdmitRequest": 50, "AdmitResponse": 51,
+        "SchemasRequest": 54, "SchemasResponse": 55,
         "ListRequest": 56, "ListResponse": 57,
     }  # fmt: skip
     assert encode_command(CreateTopic(name="t", log_id="x", partitions=2)) == b"\x96\x01\xa1t\xa1x\x02\x80\xc2"
     assert [cls.__name__ for _, cls in sorted(COMMANDS.items())] == [
         "CreateTopic", "DeleteTopic", "InitProducer", "OpenStage", "CommitTransaction", "AbortTransaction", "Expire",
         "CommitOffsets", "Admit", "AddPartitions", "CommitProgress", "HoldRetention",
+        "EvolveSchema",
     ]  # fmt: skip

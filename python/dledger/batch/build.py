@@ -42,6 +42,8 @@ _READY: Final = (
     RECORD_SCHEMA,
 )
 """Batches of these are taken as they are, after a quick look."""
+VERSION: Final = b"dledger.schema"
+"""Metadata of a typed topic's batch: the version of the schema that its columns are of."""
 _MAX_ARROW_BYTES: Final = (1 << 31) - 1
 
 
@@ -154,12 +156,15 @@ def constant_times(time_us: int, count: int) -> pa.Array:
 
 
 def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same records with the record schema's types and order of columns; optional columns may stay absent.
+    """The same records with the record schema's types and order of columns; optional columns may stay absent. A typed
+    topic's batch (`dledger.batch.typed.stamped`) is taken as it is.
 
     Raises:
         ConfigError: a column is unknown, of a type that cannot be, or ``value`` is missing.
     """
     schema = batch.schema
+    if schema.metadata and VERSION in schema.metadata:
+        return batch
     if any(schema.equals(ready) for ready in _READY):
         return batch
     names = schema.names
@@ -211,6 +216,7 @@ def _map_as_list(column: pa.MapArray) -> pa.Array:
 
 
 __all__ = [
+    "VERSION",
     "Headers",
     "Times",
     "Values",

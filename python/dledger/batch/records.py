@@ -16,6 +16,7 @@ from dledger.batch.build import as_records, constant_times, make_records
 from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Codec, Flag, Kind, decode_header, encode_header
 from dledger.batch.payload import MAX_DECODED_BYTES, deserialize, serialize
 from dledger.batch.schema import HEADERS, READ_SCHEMA, RECORD_SCHEMA, TIMESTAMP, payload_schema
+from dledger.batch.typed import times_in, version_of
 from dledger.errors import ConfigError, ProtocolError, RecordTooLarge
 from dledger.types import Buffer
 
@@ -42,7 +43,8 @@ def encode_batch(
     codec: Codec = Codec.NONE,
     now_us: int,
 ) -> tuple[bytes, pa.Buffer]:
-    """Header and payload of a body, which is the two back to back. Slices are stored without what they leave out.
+    """Header and payload of a body, which is the two back to back. Slices are stored without what they leave out. A
+    batch that says its schema version (`dledger.batch.typed.stamped`) is a typed topic's.
 
     Records without a time get ``now_us``, microseconds since 1970 UTC.
 
@@ -54,6 +56,25 @@ def encode_batch(
     count = batch.num_rows
     if not count:
         raise ConfigError("a batch has at least one record")
+    if codec is not Codec.NONE and batch.nbytes > MAX_DECODED_BYTES:
+        raise RecordTooLarge(f"a batch of {batch.nbytes} bytes is over the {MAX_DECODED_BYTES} that a reader unpacks")
+    version = version_of(batch.schema)
+    if version:
+        first_us, last_us, times = _times(times_in(batch), count, now_us)
+        flags = _TIMES if times is not None else 0
+    else:
+        batch, flags, first_us, last_us = _stored_columns(batch, now_us)
+    payload, codec = serialize(batch, codec)
+    header = BodyHeader(
+        Kind.DATA, topic_id, partition, count, first_us, last_us, producer_id, epoch, sequence, codec,
+        Flag(flags | staged), version,
+    )  # fmt: skip
+    return encode_header(header), payload
+
+
+def _stored_columns(batch: pa.RecordBatch, now_us: int) -> tuple[pa.RecordBatch, int, int, int]:
+    """The columns of records that say something, their flags, smallest and largest time."""
+    count = batch.num_rows
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     first_us, last_us, times = _times(columns.get("timestamp"), count, now_us)
     arrays, flags = [], 0
@@ -69,14 +90,7 @@ def encode_batch(
     if headers is not None and headers.null_count < count:
         arrays.append(headers)
         flags |= _HEADERS
-    if codec is not Codec.NONE and batch.nbytes > MAX_DECODED_BYTES:
-        raise RecordTooLarge(f"a batch of {batch.nbytes} bytes is over the {MAX_DECODED_BYTES} that a reader unpacks")
-    payload, codec = serialize(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMAS[flags]), codec)
-    header = BodyHeader(
-        Kind.DATA, topic_id, partition, count, first_us, last_us, producer_id, epoch, sequence, codec,
-        Flag(flags | staged),
-    )  # fmt: skip
-    return encode_header(header), payload
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMAS[flags]), flags, first_us, last_us
 
 
 def _times(column: pa.Array | None, count: int, now_us: int) -> tuple[int, int, pa.Array | None]:
@@ -104,7 +118,9 @@ def decode_batch(body: Buffer) -> tuple[BodyHeader, pa.RecordBatch]:
     except ValueError as error:
         raise ProtocolError(str(error)) from error
     if header.kind is not Kind.DATA or header.schema_version:
-        raise ProtocolError(f"the body is {header.kind.name} of schema {header.schema_version}, not plain records")
+        raise ProtocolError(
+            f"the body is {header.kind.name} of schema {header.schema_version}, not plain records; see decode_typed"
+        )
     flags = int(header.flags) & _OPTIONAL
     count = header.count
     stored = deserialize(view[BODY_HEADER_SIZE:], _SCHEMAS[flags], header.codec, count)

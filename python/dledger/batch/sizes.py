@@ -10,6 +10,7 @@ import pyarrow as pa
 from dledger.batch.build import as_records
 from dledger.batch.header import BODY_HEADER_SIZE
 from dledger.batch.schema import RECORD_SCHEMA
+from dledger.batch.typed import version_of
 from dledger.errors import ConfigError, RecordTooLarge
 
 OVERHEAD: Final = BODY_HEADER_SIZE + 1024
@@ -69,7 +70,7 @@ def coalesce(batches: Iterable[pa.RecordBatch], max_bytes: int) -> Iterator[pa.R
         if not batch.num_rows:
             continue
         size = batch.nbytes
-        if held and total + size > max_bytes:
+        if held and (total + size > max_bytes or not _alike(held[0].schema, batch.schema)):
             yield _together(held)
             held, total = [], OVERHEAD
         held.append(batch)
@@ -78,10 +79,18 @@ def coalesce(batches: Iterable[pa.RecordBatch], max_bytes: int) -> Iterator[pa.R
         yield _together(held)
 
 
+def _alike(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether batches can be put together: both of records, or of one version of a typed topic."""
+    version = version_of(one)
+    return version == version_of(other) and (not version or one.equals(other))
+
+
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch; a column that only some have is null for the others."""
     if len(batches) == 1:
         return batches[0]
+    if version_of(batches[0].schema):
+        return pa.concat_batches(batches)
     present = {name for batch in batches for name in batch.schema.names}
     arrays, fields = [], []
     for field in RECORD_SCHEMA:

@@ -14,10 +14,10 @@ from dledger.catalog.groups import Groups
 from dledger.catalog.partition import Partition, table_name
 from dledger.catalog.producers import Producers
 from dledger.catalog.results import STAGED, BatchRef, CommandResult, DataResult
+from dledger.catalog.schemas import Schemas, refuse
 from dledger.catalog.table import TableFactory
 from dledger.catalog.topics import Topics
 from dledger.catalog.transactions import Transactions
-from dledger.config import check_name
 from dledger.errors import ConfigError, CorruptStore, TopicNotFound
 from dledger.messages.client import TopicInfo
 from dledger.messages.codes import Code
@@ -31,6 +31,7 @@ from dledger.messages.command import (
     CommitTransaction,
     CreateTopic,
     DeleteTopic,
+    EvolveSchema,
     Expire,
     HoldRetention,
     InitProducer,
@@ -62,6 +63,7 @@ class Catalog:
         self.clock_ms = 0
         self.topics_state = Topics()
         self.partitions: dict[int, Partition] = {}
+        self.schemas = Schemas(self.topics_state, self.partitions)
         self.producers = Producers()
         self.transactions = Transactions(self.partitions.get)
         self.members: dict[str, int] = {}
@@ -99,6 +101,10 @@ class Catalog:
         count = header.count
         if partition is None or count <= 0 or header.kind != Kind.DATA:
             return self._refusal(header, partition)
+        if header.schema_version or partition.newest_schema >= 0:
+            wrong = refuse(header, partition.newest_schema, partition.topic)
+            if wrong is not None:
+                return wrong
         if _flag(header.flags, _STAGED_FLAG):
             refused = self.transactions.check(header)
             if refused is None:
@@ -125,6 +131,9 @@ class Catalog:
         partition = self.partitions.get(key)
         if partition is None or header.count <= 0 or header.kind != Kind.DATA:
             return self._refusal(header, partition)
+        refused = refuse(header, partition.newest_schema, partition.topic)
+        if refused is not None:
+            return refused
         if _flag(header.flags, _STAGED_FLAG):
             if header.producer_id > self.applied_index:
                 return None
@@ -173,7 +182,7 @@ class Catalog:
             case AddPartitions():
                 return self._add_partitions(command)
             case InitProducer():
-                return self._init_producer(command)
+                return self.producers.open(index, command, self.clock_ms)
             case OpenStage():
                 return self.transactions.open(index, command, self.clock_ms)
             case CommitTransaction():
@@ -186,6 +195,8 @@ class Catalog:
                 return self.consumer_groups.hold(command)
             case Admit():
                 return self._admit(command)
+            case EvolveSchema():
+                return self.schemas.evolve(command)
             case Expire():
                 self.transactions.expire(self.clock_ms)
                 self.producers.expire(index, self.clock_ms)
@@ -194,6 +205,7 @@ class Catalog:
     def _create_topic(self, command: CreateTopic) -> CommandResult:
         result, created = self.topics_state.create(command)
         if created is not None:
+            self.schemas.add(created)
             self._open_partitions(created, 0)
         return result
 
@@ -204,8 +216,10 @@ class Catalog:
         return result
 
     def _open_partitions(self, info: TopicInfo, first: int) -> None:
+        newest = self.schemas.newest(info.topic_id)
         for number in range(first, info.partitions):
-            self.partitions[info.topic_id << 32 | number] = Partition(self._tables, info.name, info.topic_id, number)
+            made = Partition(self._tables, info.name, info.topic_id, number, newest)
+            self.partitions[info.topic_id << 32 | number] = made
 
     def _delete_topic(self, command: DeleteTopic) -> CommandResult:
         info = self.topics_state.delete(command.name)
@@ -215,17 +229,10 @@ class Catalog:
         for key in sorted(keys):
             if self.partitions.pop(key).rows:
                 self._dropped.append((self.applied_index, table_name(info.topic_id, key & 0xFFFFFFFF)))
+        self.schemas.drop(info.topic_id)
         self.producers.drop_partitions(keys)
         self.consumer_groups.forget_topic(info.topic_id)
         return CommandResult(_SUCCESS)
-
-    def _init_producer(self, command: InitProducer) -> CommandResult:
-        try:
-            check_name("producer", command.producer_name)
-        except ConfigError as error:
-            return CommandResult(Code.MALFORMED, str(error))
-        session = self.producers.init(self.applied_index, command.producer_name, self.clock_ms)
-        return CommandResult(_SUCCESS, "", {"producer_id": session.producer_id, "epoch": session.epoch})
 
     def _admit(self, command: Admit) -> CommandResult:
         if command.after != self.members_index:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dledger.catalog.results import BatchRef
+from dledger.catalog.schemas import RAW
 from dledger.catalog.table import Table, TableFactory
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore, OffsetOutOfRange
@@ -48,11 +49,13 @@ class Partition:
     """Offsets and rows of one partition. All but `begin_row` and `begin_offset` are equal on every node."""
 
     __slots__ = (
-        "_cursors", "_factory", "_table", "begin_offset", "begin_row", "bytes", "lateness", "name", "newest_us",
-        "next_offset", "rows", "rows_crc", "topic",
+        "_cursors", "_factory", "_table", "begin_offset", "begin_row", "bytes", "lateness", "name", "newest_schema",
+        "newest_us", "next_offset", "rows", "rows_crc", "topic",
     )  # fmt: skip
 
-    def __init__(self, factory: TableFactory, topic: str, topic_id: int, number: int) -> None:
+    def __init__(
+        self, factory: TableFactory, topic: str, topic_id: int, number: int, newest_schema: int = RAW
+    ) -> None:
         self._factory = factory
         self._cursors: dict[int, int] = {}  # where readers will go on: offset -> row, so that they need no search
         self._table: Table | None = None  # opened with the first row: a topic may have many idle partitions
@@ -66,6 +69,7 @@ class Partition:
         self.lateness = 0  # most entries that ever lay between a batch and its commit
         self.begin_row = 0
         self.begin_offset = 0
+        self.newest_schema = newest_schema  # of its topic; here too, because every batch is held against it
 
     @property
     def table(self) -> Table:

@@ -11,8 +11,11 @@ from array import array
 from typing import Final
 
 from dledger.batch.header import BodyHeader
-from dledger.catalog.results import DataResult
+from dledger.catalog.results import CommandResult, DataResult
+from dledger.config import check_name
+from dledger.errors import ConfigError
 from dledger.messages.codes import Code
+from dledger.messages.command import InitProducer
 
 WINDOW: Final = 2048
 """Results remembered for each producer and partition: twice what a client keeps in flight."""
@@ -66,6 +69,15 @@ class Producers:
         self.results = 0
         self.scanned_at = -1
         self.next_expiry_ms: int | None = None
+
+    def open(self, index: int, command: InitProducer, now_ms: int) -> CommandResult:
+        """The answer to a program that opens a session: its id and epoch."""
+        try:
+            check_name("producer", command.producer_name)
+        except ConfigError as error:
+            return CommandResult(Code.MALFORMED, str(error))
+        session = self.init(index, command.producer_name, now_ms)
+        return CommandResult(Code.SUCCESS, "", {"producer_id": session.producer_id, "epoch": session.epoch})
 
     def init(self, index: int, name: str, now_ms: int) -> Session:
         """Open a session, or raise the epoch of the one that has this name."""

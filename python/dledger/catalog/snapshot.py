@@ -64,6 +64,8 @@ def encode(catalog: Catalog) -> bytes:
     }
     if catalog.members:
         meta["members"] = [catalog.members_index, sorted(catalog.members.items())]
+    if catalog.schemas.by_topic:
+        meta["schemas"] = [[topic_id, texts] for topic_id, texts in sorted(catalog.schemas.by_topic.items())]
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -175,13 +177,14 @@ def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
 def _decode_topics(meta: dict[str, Any], packed: _Packed, catalog: Catalog, tables: TableFactory) -> None:
     catalog.topics_state.next_id = meta["next_topic"]
     catalog.topics_state.retired = dict.fromkeys(meta["retired"])
+    catalog.schemas.by_topic = {topic_id: list(texts) for topic_id, texts in meta.get("schemas", ())}
     there = set(tables.names())
     for topic_id, name, log_id, partitions, settings in meta["topics"]:
         catalog.topics_state.add(
             TopicInfo(name=name, topic_id=topic_id, log_id=log_id, partitions=partitions, settings=dict(settings))
         )
         for number in range(partitions):
-            part = Partition(tables, name, topic_id, number)
+            part = Partition(tables, name, topic_id, number, catalog.schemas.newest(topic_id))
             part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc = NUMBERS.unpack(
                 packed.take(NUMBERS.size)
             )

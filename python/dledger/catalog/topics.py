@@ -17,8 +17,10 @@ MAX_PARTITIONS: Final = 10_000
 MAX_RETIRED: Final = 100_000
 """Log ids of deleted topics that are remembered, so that a delayed repeat of a creation is recognised."""
 MAX_SETTING: Final = 4096
-SETTINGS: Final = ("description",)
-"""What a topic can be created with. ``description``: a text for people, up to MAX_SETTING characters."""
+SETTINGS: Final = ("description", "type")
+"""What a topic can be created with. ``description``: a text for people, up to MAX_SETTING characters; ``type``: ``raw``
+(keys and values, the default) or ``typed`` (rows of columns, see `dledger.catalog.schemas`)."""
+TYPES: Final = ("raw", "typed")
 
 
 class Topics:
@@ -100,6 +102,8 @@ def _malformed(command: CreateTopic) -> str:
             return f"topic {command.name!r}: no setting {setting!r}{known}"
         if len(value) > MAX_SETTING:
             return f"topic {command.name!r}: setting {setting!r} is over {MAX_SETTING} characters"
+        if setting == "type" and value not in TYPES:
+            return f"topic {command.name!r}: setting 'type' is {' or '.join(TYPES)}, not {value!r}"
     return ""
 
 

@@ -10,8 +10,9 @@ from typing import Any, Self
 import pyarrow as pa
 
 from dledger.batch.build import Headers, Times, Values
+from dledger.batch.columns import Columns
 from dledger.batch.records import make_records
-from dledger.client import operations, state, times
+from dledger.client import operations, schemas, state, times
 from dledger.client.appending import append
 from dledger.client.aproducer import AsyncProducer, AsyncStage, AsyncTransaction
 from dledger.client.channel import Channel
@@ -28,6 +29,7 @@ from dledger.client.reading import (
     take,
 )
 from dledger.client.results import Appended, Committed, GroupOffsets, Range, Span
+from dledger.client.schemas import Evolved
 from dledger.client.session import Session
 from dledger.client.state import CommitState, EntryState, Lag, PartitionState
 from dledger.environment import REAL, Environment
@@ -105,6 +107,14 @@ class AsyncClient:
     async def known_topic(self, name: str, partition: int | None = None) -> TopicInfo:
         """See `Client.known_topic`."""
         return await self._run(operations.known_topic(self.core, name, partition))
+
+    async def schemas(self, topic: TopicInfo) -> list[Columns]:
+        """See `Client.schemas`."""
+        return list(await self._run(schemas.load(self.core, topic.name, topic.topic_id, topic.log_id)))
+
+    async def evolve_schema(self, topic: TopicInfo, base_version: int, columns: Columns) -> Evolved:
+        """See `Client.evolve_schema`."""
+        return await self._run(schemas.evolve(self.core, topic, base_version, columns))
 
     # writing
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from dledger.batch.columns import Columns
 from dledger.batch.header import Codec
 from dledger.client.ends import Ends
 from dledger.client.routing import Call, Patience, Routes, Terms
@@ -64,6 +65,8 @@ class Core:
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     """Topics as last seen; a wrong one is noticed when a node refuses its id."""
     ends: Ends = field(default_factory=Ends)
+    schemas: dict[str, list[Columns]] = field(default_factory=dict)
+    """The versions of typed topics' columns as far as they are known, by log id; none of them ever changes."""
     turn: int = 0
     lost: bool = False
     """A call found nobody: perhaps the group has gone from these addresses for good."""

@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dledger.client import operations, state, times
+from dledger.batch.columns import Columns
+from dledger.client import operations, schemas, state, times
 from dledger.client.core import Core, Operation, T
 from dledger.client.results import GroupOffsets, Range, Span
+from dledger.client.schemas import Evolved
 from dledger.client.state import CommitState, EntryState, Lag, PartitionState
 from dledger.messages.client import OffsetKind, OffsetsResponse, TopicInfo
 from dledger.types import NodeId
@@ -80,6 +82,23 @@ class Questions(ABC):
     def described(self, names: Sequence[str]) -> dict[str, TopicInfo]:
         """Several topics as they are now, by one question; raises as `topic`."""
         return self._run(operations.described(self.core, names))
+
+    def schemas(self, topic: TopicInfo) -> list[Columns]:
+        """The columns of a typed topic, version 1 first, as they are now.
+
+        Raises:
+            TopicNotFound: it was deleted, or is raw.
+        """
+        return list(self._run(schemas.load(self.core, topic.name, topic.topic_id, topic.log_id)))
+
+    def evolve_schema(self, topic: TopicInfo, base_version: int, columns: Columns) -> Evolved:
+        """Make these the columns of a typed topic, if ``base_version`` (0: none yet) still is its newest version.
+
+        Raises:
+            TopicNotFound: it was deleted.
+            SchemaMismatch: these columns cannot follow those of ``base_version`` (`dledger.batch.evolution`).
+        """
+        return self._run(schemas.evolve(self.core, topic, base_version, columns))
 
     # offsets
 

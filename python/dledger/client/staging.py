@@ -21,6 +21,7 @@ from dledger.client.results import Committed
 from dledger.client.session import Session
 from dledger.client.window import Window
 from dledger.errors import DLedgerError, TransactionError
+from dledger.messages.client import TopicInfo
 from dledger.messages.command import StageSum
 
 if TYPE_CHECKING:
@@ -53,14 +54,14 @@ class Stage:
 
         self._flow = Flow(core, make)
 
-    def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
+    def append_batch(self, topic: str | TopicInfo, partition: int, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; waits only while too much is in flight. A batch over the group's
-        max_body_bytes is cut.
+        max_body_bytes is cut. A topic given by its description is that very one, not another one of its name.
 
         Raises:
             DLedgerError: this batch or one before it is not staged, and the stage is of no use any more.
         """
-        info = self._client.known_topic(topic, partition)
+        info = topic if isinstance(topic, TopicInfo) else self._client.known_topic(topic, partition)
         place(self._core, info, partition, batch)
         failures = self._failures
 

@@ -60,6 +60,7 @@ _ERRORS: Final[dict[Code, type[DLedgerError]]] = {
     Code.CORRUPT_ENTRY: errors.CorruptEntry,
     Code.RECORD_TOO_LARGE: errors.RecordTooLarge,
     Code.MALFORMED: errors.ConfigError,
+    Code.SCHEMA_MISMATCH: errors.SchemaMismatch,
     Code.UNEXPECTED_ARGUMENT: errors.ConfigError,
     Code.LEADER_PENDING_FULL: errors.QueueFull,
     Code.BEHIND: errors.Behind,

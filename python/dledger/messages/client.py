@@ -58,6 +58,11 @@ class TopicInfo:
     partitions: int
     settings: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def typed(self) -> bool:
+        """Whether its records are rows of columns of their own, in place of keys and values."""
+        return self.settings.get("type") == "typed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponse:
@@ -304,6 +309,26 @@ class AdmitResponse:
     leader_id: NodeId = NodeId("")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemasRequest:
+    """The schemas of a typed topic, from version ``after`` + 1 on."""
+
+    topic_id: int
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemasResponse:
+    """``schemas``: the JSON of each version, in order (`dledger.batch.columns`); perhaps not all of them up to
+    ``newest``: ask again behind the last one."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    schemas: tuple[str, ...] = ()
+    newest: int = 0
+
+
 ClientRequest = (
     HelloRequest
     | MetadataRequest
@@ -317,6 +342,7 @@ ClientRequest = (
     | TransferRequest
     | AdmitRequest
     | ListRequest
+    | SchemasRequest
 )
 ClientResponse = (
     HelloResponse
@@ -331,4 +357,5 @@ ClientResponse = (
     | TransferResponse
     | AdmitResponse
     | ListResponse
+    | SchemasResponse
 )

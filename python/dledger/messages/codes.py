@@ -58,3 +58,5 @@ class Code(IntEnum):
     """This replica has not applied that far yet; ask again, or ask another."""
     TRANSACTION_CONFLICT = 611
     MALFORMED = 612
+    SCHEMA_MISMATCH = 613
+    """The batch is raw and its topic typed, or the other way round, or its schema version is none of the topic's."""

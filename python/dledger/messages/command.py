@@ -127,6 +127,17 @@ class Admit:
     after: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolveSchema:
+    """The columns of a typed topic become these (`dledger.batch.columns`), if ``base_version`` is still the newest one;
+    0 for the first ones."""
+
+    topic: str
+    log_id: str
+    base_version: int
+    schema: str
+
+
 Command = (
     CreateTopic
     | DeleteTopic
@@ -140,4 +151,5 @@ Command = (
     | AddPartitions
     | CommitProgress
     | HoldRetention
+    | EvolveSchema
 )

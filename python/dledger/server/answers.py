@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dledger.catalog.catalog import Catalog
+from dledger.catalog.schemas import RAW
 from dledger.config import GroupConfig
 from dledger.errors import TopicNotFound
 from dledger.messages.client import (
@@ -15,6 +16,8 @@ from dledger.messages.client import (
     GroupResponse,
     MetadataRequest,
     MetadataResponse,
+    SchemasRequest,
+    SchemasResponse,
     StatusRequest,
     StatusResponse,
     TopicInfo,
@@ -131,6 +134,26 @@ class Answers:
                 response = GroupResponse(code=code, leader_id=leader, offsets=offsets)
             else:
                 response = GroupResponse(code=code, leader_id=leader, groups=tuple(self._catalog.groups()))
+            connection.send(response, request_id)
+
+        self._linearizable.add(answer)
+
+    # --- schemas ------------------------------------------------------------------------------------------------
+
+    def schemas(self, connection: Connection, request_id: int, request: SchemasRequest) -> None:
+        """The schemas of a typed topic; linearizable, so that none is missing that a body was written under."""
+
+        def answer(code: Code) -> None:
+            leader = self._driver.raft.leader_id or NodeId("")
+            some, newest = self._catalog.schemas.behind(request.topic_id, request.after)
+            if code is not Code.SUCCESS:
+                text = f"this node cannot tell whether it still leads ({code.name}); ask {leader or 'again'}"
+                response = SchemasResponse(code=code, message=text, leader_id=leader)
+            elif newest == RAW:
+                text = f"there is no typed topic with id {request.topic_id}; it was deleted, or is raw"
+                response = SchemasResponse(code=Code.UNKNOWN_TOPIC, message=text, leader_id=leader)
+            else:
+                response = SchemasResponse(code=code, leader_id=leader, schemas=some, newest=newest)
             connection.send(response, request_id)
 
         self._linearizable.add(answer)

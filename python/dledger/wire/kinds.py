@@ -44,6 +44,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     # 42 and 43 asked for one range at a time
     52: client.SplitRequest,
     53: client.SplitResponse,
+    54: client.SchemasRequest,
+    55: client.SchemasResponse,
     56: client.ListRequest,
     57: client.ListResponse,
 }
@@ -62,6 +64,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     10: command.AddPartitions,
     11: command.CommitProgress,
     12: command.HoldRetention,
+    13: command.EvolveSchema,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}

@@ -1,0 +1,81 @@
+"""The schemas of typed topics: asked for once, kept by log id, and changed. Generators (see `dledger.client.core`)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dledger.batch.columns import Columns
+from dledger.batch.header import decode_header
+from dledger.client.core import Core, Operation, Request
+from dledger.client.operations import execute
+from dledger.client.routing import Terms
+from dledger.errors import ConfigError, ProtocolError
+from dledger.messages.client import SchemasRequest, SchemasResponse, TopicInfo
+from dledger.messages.command import EvolveSchema
+from dledger.types import Buffer
+
+
+class Evolved(NamedTuple):
+    """What became of a change."""
+
+    accepted: bool
+    """False: another writer was first, and the columns are his."""
+    version: int
+    columns: Columns | None
+    """Those of ``version``; None while there are none."""
+
+
+def load(core: Core, name: str, topic_id: int, log_id: str) -> Operation[list[Columns]]:
+    """All versions of a topic's columns, as they are now.
+
+    Raises:
+        TopicNotFound: there is no such typed topic any more.
+    """
+    while True:
+        known = core.schemas.get(log_id, [])
+        request = SchemasRequest(topic_id=topic_id, after=len(known))
+        answer: SchemasResponse
+        answer, _ = yield Request(request, Terms(what=f"schemas of {name!r}"))
+        known = [*known, *map(Columns.parse, answer.schemas)]
+        if len(known) > len(core.schemas.get(log_id, [])):  # threads may share this
+            core.schemas[log_id] = known
+        if len(known) >= answer.newest:
+            return known
+
+
+def of_body(core: Core, name: str, topic_id: int, log_id: str, body: Buffer) -> Operation[Columns | None]:
+    """The columns that a body was written under; None for one of plain records.
+
+    Raises:
+        ProtocolError: no body, or of a version that its topic does not have.
+    """
+    try:
+        version = decode_header(body).schema_version
+    except ValueError as error:
+        raise ProtocolError(str(error)) from error
+    if not version:
+        return None
+    known = core.schemas.get(log_id, [])
+    if version > len(known):
+        known = yield from load(core, name, topic_id, log_id)
+    if version > len(known):
+        raise ProtocolError(f"topic {name!r} has schema versions 1 to {len(known)}; a body of it says {version}")
+    return known[version - 1]
+
+
+def evolve(core: Core, info: TopicInfo, base_version: int, columns: Columns) -> Operation[Evolved]:
+    """Make these a topic's columns, if ``base_version`` still is its newest version.
+
+    Raises:
+        TopicNotFound: the topic is gone, or another one by now.
+        SchemaMismatch: it is raw, or these columns cannot follow those.
+    """
+    if not info.typed:
+        raise ConfigError(f"topic {info.name!r} is raw: create one with type='typed'")
+    command = EvolveSchema(topic=info.name, log_id=info.log_id, base_version=base_version, schema=columns.text)
+    result = yield from execute(command, f"schema of {info.name!r}")  # a repeat finds its columns there: a success
+    now = Columns.parse(result["schema"]) if result["schema"] else None
+    return Evolved(result["accepted"], result["version"], now)
+
+
+__all__ = ["Evolved", "evolve", "load", "of_body"]
