@@ -54,8 +54,10 @@ OPTIONS: Final = (
            "Fixed when the read is planned."),
     Option("endingTimestamp", "", BATCH, "Stop before the first record of each partition that is as new."),
     Option("endingOffsetsByTimestamp", "", BATCH, "The same with a time for each partition."),
-    Option("groupId", "", READ, "The consumer group that `committed` means. A partition that it has not begun is read "
-           "from its first record."),
+    Option("groupId", "", READ, "The consumer group that `committed` means; a partition that it has not begun is read "
+           "from its first record. A stream tells the group what each of its committed micro-batches has processed."),
+    Option("holdRetention", "as the group does", STREAM, "true: what the group of `groupId` has not processed is kept "
+           "over its time, up to the nodes' `hold_retention_ms` and `hold_retention_bytes`; false: no longer."),
     Option("maxOffsetsPerTrigger", "no limit", STREAM, "Most records of one micro-batch, over all partitions."),
     Option("minOffsetsPerTrigger", "1", STREAM, "Least records of one micro-batch: it waits for them, up to "
            "`maxTriggerDelay`. `Trigger.AvailableNow` and `Once` do not wait."),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dledger.config import MIB, check_name, nearest, parse_peers
 from dledger.datasource.bounds import Bound, Kind, parse_bound
-from dledger.datasource.option_table import MEANT, OPTIONS
+from dledger.datasource.option_table import BATCH, MEANT, OPTIONS
 from dledger.datasource.selection import Selection, parse_selection
 from dledger.datasource.settings import PREFIX, Settings, duration_ms, parse_settings, whole_number, yes_or_no
 from dledger.errors import ConfigError, UnknownOption
@@ -51,6 +51,8 @@ class Options:
     starting: Bound | None = None
     ending: Bound | None = None
     group_id: str = ""
+    hold_retention: bool | None = None
+    """None: what the group does stays."""
     limits: Limits = field(default_factory=Limits)
     min_partitions: int = 0
     max_task_records: int | None = None
@@ -117,7 +119,8 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         topic=topic,
         starting=starting,
         ending=ending,
-        group_id=_group_id(values, starting, ending),
+        group_id=_group_id(values, use, starting, ending),
+        hold_retention=_flag(values, "holdRetention", False) if "holdRetention" in values else None,
         limits=_limits(values),
         min_partitions=_limit(values, "minPartitions") or 0,
         max_task_records=_limit(values, "maxRecordsPerPartition"),
@@ -218,14 +221,19 @@ def _local_path(path: str) -> str:
     return os.path.abspath(path) if path else ""  # noqa: PTH100 - text in, text out; nothing is looked up
 
 
-def _group_id(values: Mapping[str, str], *bounds: Bound | None) -> str:
+def _group_id(values: Mapping[str, str], use: str, *bounds: Bound | None) -> str:
     group = values.get("groupId", "").strip()
     committed = [bound.option for bound in bounds if bound is not None and bound.kind is Kind.COMMITTED]
     if committed and not group:
         raise ConfigError(f"option {committed[0]!r} is committed: by whom? Give the option 'groupId'")
-    if "groupId" in values and not committed:
-        raise ConfigError("option 'groupId' says whose offsets 'committed' means: set 'startingOffsets' to committed")
-    return check_name("option 'groupId'", group) if group else ""
+    if "holdRetention" in values and not group:
+        raise ConfigError("option 'holdRetention' is for a consumer group: give the option 'groupId' too")
+    if "groupId" in values and not committed and use == BATCH:
+        raise ConfigError(
+            "option 'groupId' says whose offsets 'committed' means, and a batch read tells a group nothing: set "
+            "'startingOffsets' or 'endingOffsets' to committed, or leave it away"
+        )
+    return check_name("option 'groupId'", group) if "groupId" in values else ""
 
 
 def _limits(values: Mapping[str, str]) -> Limits:

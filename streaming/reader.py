@@ -35,6 +35,7 @@ from dledger.errors import TopicNotFound
 from dledger.messages.client import TopicInfo
 from dledger.streaming.admission import Pace, admit, limits_for
 from dledger.streaming.changes import Changes
+from dledger.streaming.progress import Progress
 
 LOOKS: Final = 5
 """So often a pattern's topics are asked for anew when one was deleted between two questions."""
@@ -56,6 +57,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_read_schema(schema, self.options.include_headers, self.options.include_metadata)
         self.log = Log(self.options)
         self._changes = Changes(self.options)
+        self._progress = Progress(self.options, self.log)
         self._pace = Pace(clock)
         self._sleep = sleep
         self._infos: dict[str, TopicInfo] = {}
@@ -88,8 +90,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._seen = self._look()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends. Without new records this is ``start`` itself, after a short wait."""
+        """Where the next batch ends. Without new records this is ``start`` itself, after a short wait.
+
+        Everything below ``start`` is committed, here and in the sink, whereas Spark calls `commit` one batch late and
+        for the last batch of a run never: so this is where a consumer group is told.
+        """
         given = StreamOffset.from_json(start)
+        self._progress.publish(given)
         view = self._last or self._look(None if given.init else given)
         self._seen = view
         starts, added = self._starts(given, view)

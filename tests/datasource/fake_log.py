@@ -106,6 +106,10 @@ class FakeGroup:
         self.asked: list[str] = []
         """Every question about topics and offsets, by its name."""
         self.consumers: dict[str, dict[str, dict[int, int]]] = {}
+        self.group_fault: list[Exception] = []
+        self.told: list[str] = []
+        """Who has committed offsets, each time."""
+        self.holds: dict[str, bool] = {}
         self.made = 0
         self.closed = 0
         GROUPS[address] = self
@@ -198,9 +202,21 @@ class FakeGroup:
         ids = {topic: self.topic(topic).log_id for topic in times_us}
         return OffsetsResponse(code=Code.SUCCESS, offsets=found, log_ids=ids)
 
-    def commit_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+    def commit_offsets(
+        self, group: str, offsets: Mapping[str, Mapping[int, int]], *, log_ids: Mapping[str, str] | None = None
+    ) -> None:
+        if self.group_fault:
+            raise self.group_fault.pop()
+        for topic, partitions in offsets.items():
+            if (log_ids or {}).get(topic, self.topic(topic).log_id) != self.topic(topic).log_id:
+                raise TopicNotFound(f"topic {topic!r} was created again")
+            assert all(0 <= o <= self.by_name[topic].partitions[p].end for p, o in partitions.items())
+        self.told.append(group)
         for topic, partitions in offsets.items():
             self.consumers.setdefault(group, {}).setdefault(topic, {}).update(partitions)
+
+    def hold_retention(self, group: str, hold: bool = True) -> None:
+        self.holds[group] = hold
 
     def group(self, name: str) -> GroupOffsets:
         return GroupOffsets(name, self.consumers.get(name, {}))

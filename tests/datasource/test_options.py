@@ -56,6 +56,7 @@ SAMPLES = {
     "endingTimestamp": {"endingTimestamp": "5"},
     "endingOffsetsByTimestamp": {"endingOffsetsByTimestamp": '{"a": {"0": 5}}'},
     "groupId": {"startingOffsets": "committed", "groupId": "g"},
+    "holdRetention": {"groupId": "g", "holdRetention": "false"},
     "maxOffsetsPerTrigger": {"maxOffsetsPerTrigger": "1"},
     "minOffsetsPerTrigger": {"minOffsetsPerTrigger": "2"},
     "maxTriggerDelay": {"minOffsetsPerTrigger": "2", "maxTriggerDelay": "1s"},
@@ -143,7 +144,8 @@ def test_an_option_of_the_kafka_connector_is_refused_with_its_name_here(name: st
         ({"onTopicRecreate": "ignore"}, "fail or restart"),
         ({"fetch.maxWaitMs": "long"}, "500ms"),
         ({"startingOffsets": "committed"}, "by whom.*'groupId'"),
-        ({"groupId": "g"}, "'startingOffsets' to committed"),
+        ({"groupId": ""}, "option 'groupId' ''"),
+        ({"holdRetention": "true"}, "'holdRetention' is for a consumer group"),
         ({"startingOffsets": "committed", "groupId": "g h"}, "option 'groupId' 'g h'"),
         ({"startingOffsets": "{"}, "earliest, latest, committed"),
         ({"endingOffsets": "soon"}, "option 'endingOffsets' is 'soon'"),
@@ -169,6 +171,12 @@ def test_an_option_of_the_kafka_connector_is_refused_with_its_name_here(name: st
 def test_a_value_that_cannot_be_is_refused_with_what_to_write(given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_options(given)
+
+
+def test_a_group_alone_is_for_a_stream_and_says_nothing_to_a_batch_read() -> None:
+    assert parse_options({"groupId": "g"}, "stream read").group_id == "g"
+    with pytest.raises(ConfigError, match="'endingOffsets' to committed"):
+        parse_options({"groupId": "g"}, "batch read")
 
 
 def test_settings_go_to_the_client_or_to_the_group_of_a_path() -> None:

@@ -1,0 +1,136 @@
+"""What a query tells its consumer group: exactly what it has processed."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from dledger_stream_engine import Crash, Query, numbers
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dledger.datasource.offsets import StreamOffset
+from dledger.errors import Unavailable
+
+CRASHES = ["", "", "before the plan is kept", "after the plan is kept", "while reading", "after the sink"]
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 5)),
+        st.tuples(st.just("trigger"), st.sampled_from(CRASHES)),
+        st.tuples(st.just("crash"), st.just("")),
+    ),
+    max_size=25,
+)
+
+
+def end_of(query: Query, batches: int) -> dict[str, dict[int, int]]:
+    """Where the last of so many batches ends; nothing when there is none."""
+    return StreamOffset.from_json(json.loads(query.offsets[batches - 1])).logs if batches else {}
+
+
+@given(steps=steps)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_a_group_is_never_ahead_of_the_committed_batches_and_level_when_the_query_is_idle(
+    make_group: Callable[[], Any], steps: list[tuple[str, Any]]
+) -> None:
+    group = make_group()
+    group.create_topic("t", 2)
+    group.append("t", 1, numbers(0))
+    query = Query(group, groupId="g", startingOffsets="earliest", maxOffsetsPerTrigger="3")
+    for what, how in steps:
+        if what == "append":
+            group.append("t", how % 2, numbers(*range(how)))
+        elif what == "crash":
+            query.crash()
+        else:
+            committed = query.commits
+            try:
+                query.trigger(crash_at=how)
+            except Crash:
+                assert query.commits == committed
+            planned = len(query.offsets) > committed or not how
+            told = group.consumers.get("g", {})
+            assert told in ([end_of(query, committed)] if planned else [end_of(query, n) for n in range(committed + 1)])
+    query.drain()
+    assert group.consumers["g"] == end_of(query, query.commits)
+
+
+def test_a_group_is_told_of_the_last_batch_of_available_now_and_of_nothing_twice(log: Any) -> None:
+    query = Query(log, groupId="g", startingOffsets="earliest", maxOffsetsPerTrigger="2")
+    query.start(available_now=True)
+    query.drain()
+    assert log.consumers == {"g": {"t": {0: 3}}}
+    assert log.told == ["g", "g"]
+    query.trigger()
+    assert log.told == ["g", "g"]
+    query.crash()
+    query.trigger()
+    assert log.told == ["g", "g", "g"], "a crash may have come before the group was told"
+
+
+def test_a_query_without_a_group_tells_nobody(log: Any) -> None:
+    Query(log, startingOffsets="earliest").drain()
+    assert log.told == []
+
+
+def test_a_group_that_cannot_be_told_stops_nothing_and_is_told_later(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "dledger.spark")
+    query = Query(log, groupId="g", startingOffsets="earliest")
+    query.trigger()
+    log.group_fault = [Unavailable("nobody there"), Unavailable("nobody there")]
+    assert not query.trigger()
+    assert not query.trigger()
+    assert log.consumers == {}
+    assert caplog.text.count("was not told how far this query is: nobody there") == 1
+    query.trigger()
+    assert log.consumers == {"g": {"t": {0: 3}}}
+
+
+def test_a_group_is_not_told_of_a_topic_that_is_another_one_by_now(log: Any) -> None:
+    query = Query(log, groupId="g", startingOffsets="earliest", onTopicRecreate="restart")
+    query.trigger()
+    log.delete_topic("t")
+    log.create_topic("t")
+    log.append("t", 0, numbers(*range(10, 15)))
+    query.drain()
+    assert query.values() == numbers(0, 1, 2, *range(10, 15))
+    assert log.consumers == {"g": {"t": {0: 5}}}
+
+
+def test_a_group_is_told_anew_of_a_topic_of_the_same_name_and_length(log: Any) -> None:
+    query = Query(log, groupId="g", startingOffsets="earliest", onTopicRecreate="restart")
+    query.drain()
+    log.delete_topic("t")
+    log.consumers.clear()
+    log.create_topic("t")
+    log.append("t", 0, numbers(7, 8, 9))
+    query.drain()
+    assert log.consumers == {"g": {"t": {0: 3}}}
+
+
+@pytest.mark.parametrize("hold", ["true", "false"])
+def test_a_group_holds_retention_back_or_lets_go_as_the_option_says(log: Any, hold: str) -> None:
+    query = Query(log, groupId="g", startingOffsets="earliest", holdRetention=hold)
+    query.drain()
+    assert log.holds == {"g": hold == "true"}
+
+
+def test_what_a_group_holds_is_left_alone_without_the_option(log: Any) -> None:
+    Query(log, groupId="g", startingOffsets="earliest").drain()
+    assert log.holds == {}
+
+
+def test_a_group_is_told_of_the_topics_that_are_left(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "dledger.spark")
+    log.create_topic("u")
+    query = Query(log, groupId="g", subscribePattern="[tu]", startingOffsets="earliest", failOnDataLoss="false")
+    query.trigger()
+    log.delete_topic("u")
+    query.drain()
+    assert log.consumers == {"g": {"t": {0: 3}}}
+    assert not caplog.messages[0].startswith("consumer group")
