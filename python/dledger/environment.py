@@ -7,6 +7,7 @@ decide what time it is, how the dice fall and when the background work is done.
 from __future__ import annotations
 
 import platform
+import os
 import secrets
 import socket
 import threading
@@ -98,6 +99,11 @@ class Environment:
         """Whether ``host``, a name or an IP address, is this machine's. No name is looked up anywhere: one that is
         another name of this machine is taken for another machine's."""
         return host_is_here(host, platform.node())
+
+    @staticmethod
+    def pid() -> int:
+        """The number of this process."""
+        return os.getpid()
 
     def wall_ms(self) -> int:
         """`wall_us` in milliseconds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 from dledger.testing.sim.scene import Scene
 
@@ -34,6 +35,15 @@ def test_a_producer_whose_leader_falls_silent_asks_the_next_one() -> None:
 def test_a_group_elects_a_leader_in_half_a_second() -> None:
     with Scene() as scene:
         scene.leader(within_ms=1000)
+
+
+def test_a_simulated_node_says_nothing_of_the_real_process() -> None:
+    """Its status travels, so a number that changes from run to run would change the trace, and lengths with it."""
+    with Scene() as scene:
+        scene.leader()
+        client, loop = scene.client()
+        statuses = scene.run(loop, client.status)
+        assert [status["pid"] for status in statuses.values()] == [1, 1, 1] != [os.getpid()] * 3
 
 
 def test_a_node_that_cannot_read_its_topic_index_stops_and_another_life_answers() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -181,7 +180,7 @@ class Answers:
             "watermarks": {str(node): index for node, index in raft.watermarks.items()},
             "bytes_used": self._store.bytes_used,
             "topics": len(self._catalog.topics()),
-            "pid": os.getpid(),
+            "pid": self._driver.environment.pid(),
             "uptime_ms": self._now_ms() - self._started_ms,
             "recovery": {
                 "kept": recovery.kept,

@@ -39,6 +39,9 @@ class Machine(Environment):
         """No two processes of a simulation share a machine, whatever the one is called that it runs on."""
         return False
 
+    def pid(self) -> int:  # type: ignore[override]
+        return 1
+
     def worker(self, name: str, turn: Turn, pause_s: float = 0.0) -> Worker:
         return SimWorker(self._loop, turn, int(pause_s * SECOND))
 
