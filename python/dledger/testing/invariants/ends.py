@@ -24,29 +24,25 @@ class Healing:
         self._truth = truth
         self._limit_ms = ELECTIONS * 2 * election_ms
         """A follower's time-out is drawn from [election_ms, 2 * election_ms)."""
-        self._due_ms: int | None = None
+        self.due_ms: int | None = None
+        """When a commit that is waited for must have come."""
         self._committed = -1
-
-    @property
-    def is_due(self) -> bool:
-        """Whether a commit is waited for."""
-        return self._due_ms is not None
 
     def healed(self, now_ms: int) -> None:
         """Faults are over for a majority; clients go on asking."""
-        self._due_ms, self._committed = now_ms + self._limit_ms, self._truth.committed_index
+        self.due_ms, self._committed = now_ms + self._limit_ms, self._truth.committed_index
 
     def hurt(self) -> None:
         """Faults begin again."""
-        self._due_ms = None
+        self.due_ms = None
 
     def look(self, now_ms: int, views: Iterable[View]) -> None:
         """Somebody leads and has committed in time."""
-        if self._due_ms is None:
+        if self.due_ms is None:
             return
         if self._truth.committed_index > self._committed:
-            self._due_ms = None
-        elif now_ms > self._due_ms:
+            self.due_ms = None
+        elif now_ms > self.due_ms:
             roles = {view.name: (view.machine.role.name, view.machine.term) for view in views}
             raise Broken("I25", f"nothing committed in {self._limit_ms} ms since the group was healed: {roles}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dledger.messages.codes import Code
+from dledger.messages.entry import HardState
 from dledger.messages.peer import PeerMessage, PushEntryRequest, PushEntryResponse, PushType, VoteRequest, VoteResponse
 from dledger.messages.peer import VoteResult as Result
 from dledger.raft.dispatcher import MAX_IN_FLIGHT
@@ -11,11 +12,10 @@ from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.view import View
 
 
-def check_sent(view: View, message: PeerMessage) -> None:
-    """A node lets a message go."""
+def check_sent(view: View, message: PeerMessage, saved: HardState) -> None:
+    """A node lets a message go; ``saved`` is what it has on its disk."""
     if view.server._error is not None:
         raise Broken("I21", f"{view} sends {message} after {view.server._error}")
-    saved = view.store.hard_state
     if isinstance(message, VoteRequest):
         if message.pre_vote:
             return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dledger.config import GroupConfig
 from dledger.messages.entry import Entry
-from dledger.messages.peer import PeerMessage
+from dledger.messages.peer import PeerMessage, VoteRequest, VoteResponse
 from dledger.raft.ready import IDLE, Ready
 from dledger.testing.checkers.history import Operation
 from dledger.testing.checkers.verdict import Verdict
@@ -81,12 +81,25 @@ class Watch:
 
     def after_event(self, node_id: NodeId) -> None:
         """One callback of this node, or one piece of its background work, is over."""
-        view = self.views.get(node_id)
-        if view is not None:
-            with self:
-                self.look(view)
-                if self.healing.is_due:
-                    self.healing.look(self._now_ms(), self.views.values())
+        self.observer(node_id)()
+
+    def observer(self, node_id: NodeId) -> Callable[[], None]:
+        """`after_event` of this node, to be called very often."""
+        views, look, healing = self.views, self.look, self.healing
+
+        def after_event() -> None:
+            view = views.get(node_id)
+            if view is None:
+                return
+            try:
+                look(view)
+                if healing.due_ms is not None:
+                    healing.look(self._now_ms(), views.values())
+            except Broken as broken:
+                self._keep(broken)
+                raise
+
+        return after_event
 
     def look(self, view: View) -> None:
         """Compare a node with what it was when last looked at; most of the time nothing is another."""
@@ -119,9 +132,9 @@ class Watch:
 
     def ready(self, view: View, ready: Ready) -> None:
         """A call of the core has these effects, and none of them was carried out yet."""
-        with self:
-            if ready is IDLE:
-                return
+        if ready is IDLE:
+            return
+        try:
             if view.server._error is not None:
                 raise Broken("I21", f"{view} goes on after {view.server._error}")
             if ready.truncate_to is not None:
@@ -130,12 +143,15 @@ class Watch:
                 self.logs.appended(view, ready.append)
             self.look(view)
             self.logs.settled(view)
-            for message in ready.messages:
-                check_push(view, message)
             if ready.messages:
+                for message in ready.messages:
+                    check_push(view, message)
                 check_limits(view)
             for done in ready.reads:
                 self.reads.answered(view, done)
+        except Broken as broken:
+            self._keep(broken)
+            raise
 
     def ticked(self, view: View, node_now_ms: int) -> None:
         """The core has just looked at the clock."""
@@ -151,17 +167,26 @@ class Watch:
         view = self.views.get(source)
         if view is None:
             return
-        with self:
+        try:
             if message.remote_id != target:
                 raise Broken("I23", f"{view} sends to {target} what is for {message.remote_id}: {message}")
-            check_sent(view, message)
-            self.elections.sent(view.memory, view.name, message)
-            view.memory.saved_term = max(view.memory.saved_term, view.store.hard_state.term)
+            saved, memory = view.store.hard_state, view.memory
+            check_sent(view, message, saved)
+            if isinstance(message, VoteRequest | VoteResponse):
+                self.elections.sent(memory, view.name, message)
+            if saved.term > memory.saved_term:
+                memory.saved_term = saved.term
+        except Broken as broken:
+            self._keep(broken)
+            raise
 
     def applied(self, view: View, entry: Entry, result: Result) -> None:
         """A node's catalog has taken an entry."""
-        with self:
+        try:
             self.applied_log.applied(view, entry, result)
+        except Broken as broken:
+            self._keep(broken)
+            raise
 
     def was_read(self, view: View, entries: Sequence[Entry]) -> None:
         """A node's store has read these entries."""
@@ -209,8 +234,13 @@ class Watch:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Broken) and self.broken is None:
-            self.broken = error
+        if isinstance(error, Broken):
+            self._keep(error)
+
+    def _keep(self, broken: Broken) -> None:
+        """The first one counts. What is called for nearly every event does so itself, the rest is ``with self``."""
+        if self.broken is None:
+            self.broken = broken
 
 
 __all__ = ["Watch"]

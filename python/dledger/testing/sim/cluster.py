@@ -19,7 +19,7 @@ from dledger.testing.sim.network import Network
 from dledger.testing.sim.outcome import Counts
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.settings import PORT, Plan
-from dledger.testing.sim.story import Scribe, Story
+from dledger.testing.sim.story import Story
 from dledger.types import NodeId, Role
 
 DEFECT: Final = "because of a defect"
@@ -50,7 +50,6 @@ class World:
         self.story = Story(self.scheduler, kept)
         self.network = Network(self.scheduler, self.rng.fork("network"), self.counts)
         self.graveyard: list[SimLoop] = []
-        self.scribe: Scribe | None = None
         self._broken: Broken | None = None
 
     def new_loop(self, name: str, clock: Clock) -> SimLoop:
@@ -58,13 +57,7 @@ class World:
         loop = SimLoop(self.scheduler, self.network, name, clock, rng)  # type: ignore[abstract]
         self.graveyard.append(loop)
         loop.on_defect = self.defect
-        loop.on_turn = self.turns
         return loop
-
-    def turns(self, name: str) -> None:
-        """A process begins a turn."""
-        if self.scribe is not None:
-            self.scribe.speaker = name
 
     @property
     def broken(self) -> Broken | None:
@@ -137,7 +130,7 @@ class Node:
         )  # fmt: skip
         server.watch = watch = world.watch
         if watch is not None:
-            loop.after_callback = lambda: watch.after_event(self.name)
+            loop.after_callback = watch.observer(self.name)
         world.story.tell(self.name, f"starts, life {self.lives}")
         loop.create_task(self._main(server, loop))
 

@@ -31,28 +31,44 @@ _set_running = asyncio.events._set_running_loop
 class Scheduler:
     """What happens next, and what time it is: integer nanoseconds from 0."""
 
+    __slots__ = ("_heap", "_number", "_soon", "events", "now_ns", "speaker")
+
     def __init__(self) -> None:
         self.now_ns = 0
         self.events = 0
+        self.speaker = "?"
+        """The process that ran last."""
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self._soon: deque[tuple[Callable[[Any], None], Any]] = deque()
+        """What is due now: asked for at this very moment, so behind all that the heap has for it."""
         self._number = 0
 
     def at(self, when_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Call ``action(argument)`` then, or now if that has passed."""
-        self._number += 1
-        heappush(self._heap, (max(when_ns, self.now_ns), self._number, action, argument))
+        if when_ns <= self.now_ns:
+            self._soon.append((action, argument))
+        else:
+            self._number = number = self._number + 1
+            heappush(self._heap, (when_ns, number, action, argument))
 
     def after(self, delay_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        self._number += 1
-        heappush(self._heap, (self.now_ns + delay_ns, self._number, action, argument))
+        if delay_ns <= 0:
+            self._soon.append((action, argument))
+        else:
+            self._number = number = self._number + 1
+            heappush(self._heap, (self.now_ns + delay_ns, number, action, argument))
 
     def run(self, until_ns: int) -> None:
         """All events up to that time."""
-        heap = self._heap
+        heap, soon = self._heap, self._soon
         try:
-            while heap and heap[0][0] <= until_ns:
-                when, _, action, argument = heappop(heap)
-                self.now_ns = when
+            while True:
+                if soon and not (heap and heap[0][0] <= self.now_ns):
+                    action, argument = soon.popleft()
+                elif heap and heap[0][0] <= until_ns:
+                    self.now_ns, _, action, argument = heappop(heap)
+                else:
+                    break
                 self.events += 1
                 action(argument)
             self.now_ns = until_ns
@@ -114,7 +130,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.dead = False
         self.paused = False
         self.after_callback: Callable[[], None] | None = None
-        self.on_turn: Callable[[str], None] = lambda name: None
         self.on_defect: Callable[[str, BaseException | None], None] = _raise
         self.latency_ns: Callable[[], int] = lambda: 50 * US
         """How long a piece of background work takes, beside what the disk adds to it."""
@@ -185,9 +200,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._turn_due = False
         if self.dead or self.paused:
             return
-        ready, scheduler = self._ready, self.scheduler
+        ready, scheduler, after_callback = self._ready, self.scheduler, self.after_callback
         _set_running(self)
-        self.on_turn(self.name)
+        scheduler.speaker = self.name
         self.spent_ns = 0
         for _ in range(len(ready)):
             handle = ready.popleft()
@@ -204,8 +219,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self.on_defect(f"a callback of {self.name} failed", error)
             if self._died():
                 return
-            if self.after_callback is not None:
-                self.after_callback()
+            if after_callback is not None:
+                after_callback()
         self._busy_until_ns = scheduler.now_ns + self.spent_ns
         if ready:
             self._wake()
@@ -218,6 +233,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         posted: list[Handle] = []
         self._posted = posted
         self.spent_ns = 0
+        self.scheduler.speaker = self.name
         _set_running(None)
         try:
             return function(), posted

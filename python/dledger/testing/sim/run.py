@@ -87,7 +87,7 @@ def run_seed(
 @contextmanager
 def _scribe(world: World, level: int) -> Iterator[None]:
     """What the product logs goes into the story, and nowhere else."""
-    scribe = world.scribe = Scribe(world.story, level)
+    scribe = Scribe(world.story, world.scheduler, level)
     before = (log.level, log.propagate, log.handlers[:])
     log.handlers[:] = [scribe]
     log.propagate = False

@@ -54,10 +54,10 @@ class Story:
 class Scribe(logging.Handler):
     """Puts what the product logs into the story, as said by the process that runs at the moment."""
 
-    def __init__(self, story: Story, level: int) -> None:
+    def __init__(self, story: Story, scheduler: Scheduler, level: int) -> None:
         super().__init__(level)
         self._story = story
-        self.speaker = "?"
+        self._scheduler = scheduler
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._story.note(self.speaker, record.getMessage())
+        self._story.note(self._scheduler.speaker, record.getMessage())
