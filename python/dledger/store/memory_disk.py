@@ -146,7 +146,9 @@ class MemoryDisk:
         self.directories |= {path, *path.parents}
 
     def listdir(self, path: Path) -> list[str]:
-        return sorted({name.name for name in self.names if name.parent == path})
+        directory = f"{path}/"
+        below = [name.removeprefix(directory) for name in map(str, self.names) if name.startswith(directory)]
+        return sorted(name for name in below if "/" not in name)
 
     def exists(self, path: Path) -> bool:
         return path in self.names or path in self.directories
@@ -250,7 +252,7 @@ class MemoryFile:
             inode.resized = True
         inode.written[offset:end] = data
         if data:
-            inode.dirty |= set(range(offset // SECTOR, (end - 1) // SECTOR + 1))
+            inode.dirty.update(range(offset // SECTOR, (end - 1) // SECTOR + 1))
             inode.mtime_ms = self._disk.now_ms
 
     def fdatasync(self) -> None:
@@ -264,9 +266,14 @@ class MemoryFile:
         if inode.resized:
             inode.durable = inode.durable[:size].ljust(size, b"\0")
             inode.resized = False
-        for sector in inode.dirty:
-            low, high = sector * SECTOR, min((sector + 1) * SECTOR, size)
+        dirty = sorted(inode.dirty)
+        if dirty and dirty[-1] - dirty[0] < len(dirty):  # one run, as nearly always
+            low, high = dirty[0] * SECTOR, min((dirty[-1] + 1) * SECTOR, size)
             inode.durable[low:high] = inode.written[low:high]
+        else:
+            for sector in dirty:
+                low, high = sector * SECTOR, min((sector + 1) * SECTOR, size)
+                inode.durable[low:high] = inode.written[low:high]
         inode.dirty.clear()
 
     def truncate(self, size: int) -> None:

@@ -125,7 +125,7 @@ class SimDisk(MemoryDisk):
     @property
     def used(self) -> int:
         """Bytes of all files."""
-        return sum(len(inode.written) for inode in self.names.values())
+        return sum([len(inode.written) for inode in self.names.values()])
 
     @property
     def free(self) -> int:

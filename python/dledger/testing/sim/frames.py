@@ -31,11 +31,11 @@ class FrameHarm:
     def send(self, data: bytes) -> None:
         """Bytes as the product wrote them: any number of frames, and perhaps a part of one."""
         data = self._rest + data if self._rest else data
-        at = 0
-        while len(data) - at >= PREFIX_SIZE:
+        at, end = 0, len(data)
+        while end - at >= PREFIX_SIZE:
             header_len, payload_len = PREFIX.unpack_from(data, at)[6:8]
             size = PREFIX_SIZE + header_len + payload_len
-            if len(data) - at < size:
+            if end - at < size:
                 break
             self._frame(data[at : at + size])
             at += size
@@ -56,14 +56,14 @@ class FrameHarm:
             if rng.chance(weather.frame_replay):
                 counts.bite("replay")
                 self._late(rng.pick(self._old))
-        if rng.chance(weather.frame_loss):
+        if weather.frame_loss and rng.chance(weather.frame_loss):
             counts.bite("loss")
             transport.taken(len(frame))
             return
-        if rng.chance(weather.frame_twice):
+        if weather.frame_twice and rng.chance(weather.frame_twice):
             counts.bite("duplication")
             self._late(frame)
-        if rng.chance(weather.frame_delay):
+        if weather.frame_delay and rng.chance(weather.frame_delay):
             counts.bite("reorder")
             transport.taken(len(frame))
             self._late(frame)

@@ -214,19 +214,16 @@ class SimLoop(asyncio.AbstractEventLoop):
             except ProcessKilled:
                 return
             except Exception as error:
-                if self._died():
-                    return
+                if self.dead:
+                    return  # type: ignore[unreachable]
                 self.on_defect(f"a callback of {self.name} failed", error)
-            if self._died():
-                return
+            if self.dead:  # by what it has just done
+                return  # type: ignore[unreachable]
             if after_callback is not None:
                 after_callback()
         self._busy_until_ns = scheduler.now_ns + self.spent_ns
         if ready:
             self._wake()
-
-    def _died(self) -> bool:
-        return self.dead
 
     def background(self, function: Callable[[], Any]) -> tuple[Any, list[Handle]]:
         """Call it as one of the process's threads would; also returns what it had to say to the loop."""

@@ -166,20 +166,22 @@ class Network:
 
     def send(self, source: SimTransport, item: Item) -> None:
         """On its way, in order behind what this end sent before."""
-        path = (source.loop.name, source.other)
-        if path in self.cuts:
+        if source.path in self.cuts:
             self.counts.bite("cut")
-            self._stall(path, source, item)
+            self._stall(source, item)
             return
-        weather, rng, delay = self.weather, self.rng, self.delay()
-        if rng.chance(weather.loss):
+        weather, rng = self.weather, self.rng
+        delay = rng.between(weather.least_ns, weather.most_ns)
+        if weather.loss and rng.chance(weather.loss):
             self.counts.bite("packet loss")
             delay += rng.between(200 * MS, 1200 * MS)
-        if rng.chance(weather.breaks) and isinstance(item, bytes):
+        if weather.breaks and rng.chance(weather.breaks) and isinstance(item, bytes):
             self.counts.bite("connection reset")
             self.reset(source)
             return
-        if isinstance(item, bytes) and len(item) > 1 and not source.is_link and rng.chance(weather.splits):
+        if weather.splits and isinstance(item, bytes) and len(item) > 1 and not source.is_link and (
+            rng.chance(weather.splits)
+        ):  # fmt: skip
             self.counts.bite("split write")
             at = rng.between(1, len(item) - 1)
             self._arrive_in(source, item[:at], delay)
@@ -187,7 +189,9 @@ class Network:
         self._arrive_in(source, item, delay)
 
     def _arrive_in(self, source: SimTransport, item: Item, delay: int) -> None:
-        source.arrival_ns = max(source.arrival_ns, self.scheduler.now_ns + delay)
+        when = self.scheduler.now_ns + delay
+        if when > source.arrival_ns:
+            source.arrival_ns = when
         self.scheduler.at(source.arrival_ns, self.arrive, (source, item))
 
     def arrive(self, sent: tuple[SimTransport, Item]) -> None:
@@ -196,10 +200,9 @@ class Network:
         target = source.peer
         if source.lost:
             return
-        path = (source.loop.name, source.other)
-        if path in self.cuts:
+        if source.path in self.cuts:
             self.counts.bite("cut")
-            self._stall(path, source, item)
+            self._stall(source, item)
         elif target.loop.dead:
             if self.off.get(source.other):
                 self._unanswered(source)
@@ -208,8 +211,8 @@ class Network:
         elif target.receive(item) and isinstance(item, bytes):
             self.seen(source.loop, target.loop, item)
 
-    def _stall(self, path: tuple[str, str], source: SimTransport, item: Item) -> None:
-        self._stalled.setdefault(path, []).append((source, item))
+    def _stall(self, source: SimTransport, item: Item) -> None:
+        self._stalled.setdefault(source.path, []).append((source, item))
         self._unanswered(source)
 
     def _unanswered(self, source: SimTransport) -> None:

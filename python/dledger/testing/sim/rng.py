@@ -47,6 +47,8 @@ class Rng:
     def below(self, n: int) -> int:
         """A fair integer in [0, ``n``)."""
         value = self.bits()
+        if n <= 1 << 64:
+            return value * n >> 64
         limit = 1 << 64
         while limit < n:
             value = value << 64 | self.bits()

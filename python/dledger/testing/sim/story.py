@@ -11,6 +11,8 @@ from dledger.testing.sim.loop import MS, Scheduler
 
 KEPT: Final = 60
 """Lines kept of each process."""
+PIECE: Final = 1000
+"""So many events go into the hash at once."""
 
 
 class Story:
@@ -20,16 +22,19 @@ class Story:
         self._scheduler = scheduler
         self._kept = kept
         self._hash = hashlib.blake2b(digest_size=16)
+        self._unhashed: list[str] = []
         self._lines: dict[str, deque[tuple[int, int, str]]] = {}
         self._number = 0
 
     def mark(self, number: int, size: int, name: str, other: str = "") -> None:
         """Into the fingerprint only."""
-        self._hash.update(f"{self._scheduler.now_ns} {name} {other} {size} {number};".encode())
+        self._unhashed.append(f"{self._scheduler.now_ns} {name} {other} {size} {number};")
+        if len(self._unhashed) >= PIECE:
+            self._update()
 
     def tell(self, who: str, text: str) -> None:
         """A line, which also counts for the fingerprint."""
-        self._hash.update(f"{self._scheduler.now_ns} {who} {text};".encode())
+        self._unhashed.append(f"{self._scheduler.now_ns} {who} {text};")
         self.note(who, text)
 
     def note(self, who: str, text: str) -> None:
@@ -40,8 +45,13 @@ class Story:
             lines = self._lines[who] = deque(maxlen=self._kept)
         lines.append((self._scheduler.now_ns, self._number, text))
 
+    def _update(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
+
     @property
     def digest(self) -> str:
+        self._update()
         return self._hash.hexdigest()
 
     def text(self) -> str:

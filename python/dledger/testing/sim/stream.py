@@ -36,6 +36,8 @@ class SimTransport(asyncio.Transport):
         self.loop = loop
         self.other = other
         """The host at the other end."""
+        self.path = (loop.name, other)
+        """From and to, as the network's cuts are named."""
         self.is_link = is_link
         """From one node to another: raft's messages."""
         self.arrival_ns = 0
@@ -77,7 +79,7 @@ class SimTransport(asyncio.Transport):
             self._harm.send(item)
         else:
             self._network.send(self, item)
-        if not self._write_paused and self.get_write_buffer_size() > self._high:
+        if self._flying - SOCKET_BYTES > self._high and not self._write_paused:
             self._write_paused = True
             self.protocol.pause_writing()
 
@@ -85,7 +87,7 @@ class SimTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def get_write_buffer_size(self) -> int:
-        return max(0, self._flying - SOCKET_BYTES)
+        return self._flying - SOCKET_BYTES if self._flying > SOCKET_BYTES else 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         if high is not None:
@@ -99,7 +101,7 @@ class SimTransport(asyncio.Transport):
         if self._write_paused and self.get_write_buffer_size() <= self._high // 4:
             self._write_paused = False
             self.loop.call_soon(self._resume_writing)
-        if self._closing and not self._finished and self.get_write_buffer_size() == 0:
+        if self._closing and not self._finished and self._flying <= SOCKET_BYTES:
             self._finish()
 
     def owe(self, size: int) -> None:
@@ -140,12 +142,16 @@ class SimTransport(asyncio.Transport):
                 self._at_end()
 
     def _feed(self, data: bytes) -> None:
-        view, protocol = memoryview(data), self.protocol
-        while view and not self.over:
-            buffer = protocol.get_buffer(len(view))
-            size = min(len(buffer), len(view))
-            buffer[:size] = view[:size]
-            view = view[size:]
+        protocol, rest = self.protocol, len(data)
+        while rest and not self.over:
+            buffer = protocol.get_buffer(rest)
+            if rest <= len(buffer):  # nearly always: all at once
+                buffer[:rest] = data
+                protocol.buffer_updated(rest)
+                return
+            size = len(buffer)
+            buffer[:] = data[:size]
+            data, rest = data[size:], rest - size
             protocol.buffer_updated(size)
 
     def _at_end(self) -> None:
