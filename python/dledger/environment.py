@@ -6,8 +6,8 @@ decide what time it is, how the dice fall and when the background work is done.
 
 from __future__ import annotations
 
-import platform
 import os
+import platform
 import secrets
 import socket
 import threading

@@ -112,6 +112,8 @@ class Connection(asyncio.BufferedProtocol):
         if wanted is not None:
             return wanted
         buffer, rest = _receive_buffer(), self._reader.rest
+        if not rest:
+            return buffer
         if len(rest) >= len(buffer) // 2:  # a header near its limit
             buffer = memoryview(bytearray(2 * len(rest)))
             _thread.buffer = buffer
@@ -242,17 +244,18 @@ class Connection(asyncio.BufferedProtocol):
         if not self._out:
             self._loop.call_soon(self.flush)
         self._out += frame
-        for buffer in frame:
-            self._queued += len(buffer)
+        self._queued += sum(map(len, frame)) if len(frame) > 1 else len(frame[0])
 
     def flush(self) -> None:
         """Hand to the kernel what `send` has collected, now instead of at the end of the turn."""
-        out, self._out = self._out, []
-        size, self._queued = self._queued, 0
-        if not out or self.closing:
+        out, size = self._out, self._queued
+        if not out:
+            return
+        self._out, self._queued = [], 0
+        if self.closing:
             return
         transport = cast(asyncio.Transport, self._transport)
-        pieces: list[Buffer] = [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
+        pieces: list[Buffer] = out if len(out) == 1 else [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
         if transport.get_write_buffer_size() == 0:
             pieces = self._write_now(pieces)
         if pieces:

@@ -43,6 +43,8 @@ def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()
         raise ProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
     if kind in _WITH_ENTRIES:
         payload = entry_buffers(message.entries)  # type: ignore[union-attr]
+    if not payload:
+        return [pack_frame(kind, request_id, header, 0)]
     return [pack_frame(kind, request_id, header, sum(map(len, payload))), *payload]
 
 

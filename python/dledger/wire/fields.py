@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, Final, NewType, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, NewType, Union, cast, get_args, get_origin, get_type_hints
 
 from dledger.messages.client import FetchedBatch
 from dledger.messages.entry import Entry
@@ -169,7 +169,9 @@ class Table:
         self.encoders = [(at, codec.encode) for at, codec in enumerate(codecs) if codec.encode]
         self.decoders = [(at, codec.decode) for at, codec in enumerate(codecs) if codec.decode]
         self._get: Step = _getter(self.names)
-        self._setters = tuple(cls.__dict__[name].__set__ for name in self.names)  # slots=True made a descriptor of each
+        self.build: Step = _builder(self)
+        """The message with these unpacked fields. Raises `Wrong`: a field is missing, too many, or not what it should
+        be; the text names it."""
 
     def values(self, message: Any) -> Any:
         """The message's fields as msgpack can pack them."""
@@ -180,37 +182,54 @@ class Table:
                 values[at] = encode(values[at])
         return values
 
-    def build(self, values: tuple[Any, ...]) -> Any:
-        """The message with these unpacked fields.
+    def complain(self, values: tuple[Any, ...]) -> None:
+        """Say what is wrong with unpacked fields.
 
         Raises:
-            Wrong: a field is missing, too many, or not what it should be; the text names it.
+            Wrong: always, for fields that `build` does not take.
         """
-        if tuple(map(type, values)) != self.wire:
-            self._complain(values)
-        if self.decoders:
-            values = self._decode(values)
-        message = object.__new__(self.cls)  # as the frozen __init__ does, without its keyword passing
-        for put, value in zip(self._setters, values, strict=True):
-            put(message, value)
-        return message
-
-    def _decode(self, values: tuple[Any, ...]) -> Any:
-        decoded = list(values)
-        at = 0
-        try:
-            for at, decode in self.decoders:
-                decoded[at] = decode(decoded[at])
-        except Wrong as error:
-            raise Wrong(f"{self.names[at]}: {error}") from None
-        return decoded
-
-    def _complain(self, values: tuple[Any, ...]) -> None:
         if len(values) != len(self.names):
             raise Wrong(f"{len(values)} fields where {len(self.names)} belong")
         for name, value, wire in zip(self.names, values, self.wire, strict=True):
             if type(value) is not wire:
                 raise Wrong(f"{name}: {type(value).__name__} where {wire.__name__} belongs")
+        for at, decode in self.decoders:
+            try:
+                decode(values[at])
+            except Wrong as error:
+                raise Wrong(f"{self.names[at]}: {error}") from None
+
+
+def _builder(table: Table) -> Step:
+    """A function that checks the fields of one class and makes the message. It is written out field by field, as
+    `dataclasses` does it with ``__init__``, because every message that arrives goes through it."""
+    fields_of = [f"f{at}" for at in range(len(table.names))]
+    ranges, steps = [], []
+    known: dict[str, Any] = {
+        "cls": table.cls, "new": object.__new__, "wire": table.wire, "complain": table.complain, "Wrong": Wrong,
+        "INT_MAX": INT_MAX,
+    }  # fmt: skip
+    for at, decode in table.decoders:
+        if decode is _integer:
+            ranges.append(f"f{at} > INT_MAX")
+        elif decode is _index:
+            ranges.append(f"not -1 <= f{at} <= INT_MAX")
+        else:
+            steps.append(f"        f{at} = decode{at}(f{at})")
+            known[f"decode{at}"] = decode
+    lines = ["def build(values):", "    if tuple(map(type, values)) != wire:", "        complain(values)"]
+    if fields_of:
+        lines += [f"    {', '.join(fields_of)}, = values"]
+    if ranges:
+        lines += [f"    if {' or '.join(ranges)}:", "        complain(values)"]
+    if steps:
+        lines += ["    try:", *steps, "    except Wrong:", "        complain(values)", "        raise"]
+    lines += ["    message = new(cls)"]  # and not its frozen __init__, which takes every field by its name
+    for at, name in enumerate(table.names):
+        lines += [f"    set{at}(message, f{at})"]
+        known[f"set{at}"] = table.cls.__dict__[name].__set__  # slots=True made a descriptor of each
+    exec("\n".join([*lines, "    return message"]), known)
+    return cast(Step, known["build"])
 
 
 def _getter(names: tuple[str, ...]) -> Step:

@@ -45,16 +45,6 @@ HELLO_LIMITS: Final = Limits(header_bytes=64 << 10, payload_bytes=0)
 """Before a connection has said hello."""
 
 
-class Prefix(NamedTuple):
-    """What the 24 bytes say."""
-
-    kind: int
-    request_id: int
-    header_len: int
-    payload_len: int
-    crc: int
-
-
 class Frame(NamedTuple):
     """One whole frame, its header checked but not decoded."""
 
@@ -69,11 +59,12 @@ def pack_frame(kind: int, request_id: int, header: bytes, payload_len: int) -> b
     if not 0 <= payload_len <= _U32:
         raise FrameTooLarge(f"a payload of {payload_len} bytes does not fit a frame")
     head = _HEAD.pack(FRAME_MAGIC, FRAME_VERSION, 0, kind, 0, request_id & _U32, len(header), payload_len)
-    return b"".join((head, _CRC.pack(crc32(header, crc32(head))), header))
+    return head + _CRC.pack(crc32(header, crc32(head))) + header
 
 
-def parse_prefix(data: Buffer, at: int, limits: Limits) -> Prefix:
-    """Read and check the prefix at ``at``; the CRC is the caller's, by `check_crc`, once the header is there.
+def parse_prefix(data: Buffer, at: int, limits: Limits) -> tuple[int, int, int, int, int]:
+    """Read and check the prefix at ``at``: kind, request id, length of header and payload, CRC. To check that is the
+    caller's, by `check_crc`, once the header is there.
 
     Raises:
         ProtocolError: these bytes are no frame of this version.
@@ -90,16 +81,16 @@ def parse_prefix(data: Buffer, at: int, limits: Limits) -> Prefix:
         raise FrameTooLarge(f"a frame header of {header_len} bytes is over the limit of {limits.header_bytes}")
     if payload_len > limits.payload_bytes:
         raise FrameTooLarge(f"a frame payload of {payload_len} bytes is over the limit of {limits.payload_bytes}")
-    return Prefix(kind, request_id, header_len, payload_len, crc)
+    return kind, request_id, header_len, payload_len, crc
 
 
 def check_crc(prefix: Buffer, header: Buffer, crc: int) -> None:
-    """Check the CRC over the first 20 bytes of ``prefix`` and the header.
+    """Check the CRC over ``prefix``, the first 20 bytes of a frame, and its header.
 
     Raises:
         ProtocolError: they do not match it.
     """
-    found = crc32(header, crc32(prefix[:CHECKED]))
+    found = crc32(header, crc32(prefix))
     if found != crc:
         raise ProtocolError(f"frame CRC is {found:#010x} where the frame says {crc:#010x}: damaged on its way")
 
@@ -171,8 +162,7 @@ class FrameReader:
         self._rest = b""
         at, size, limits = 0, len(view), self._first or self._limits
         while size - at >= PREFIX_SIZE:
-            prefix = parse_prefix(view, at, limits)
-            kind, request_id, header_len, payload_len, crc = prefix
+            kind, request_id, header_len, payload_len, crc = parse_prefix(view, at, limits)
             body = at + PREFIX_SIZE + header_len
             if body > size:
                 break
@@ -189,7 +179,8 @@ class FrameReader:
             payload = memoryview(bytes(view[body:end])) if payload_len else _EMPTY
             frames.append(Frame(kind, request_id, header, payload))
             at = end
-        self._rest = bytes(view[at:])
+        if at < size:
+            self._rest = bytes(view[at:])
 
     def _start_large(self, kind: int, request_id: int, header: bytes, size: int, begin: memoryview) -> None:
         buffer = memoryview(bytearray(size))

@@ -104,15 +104,17 @@ class Clock:
     def __init__(self, scheduler: Scheduler, drift: int = 0, wall_offset_us: int = 0) -> None:
         """``drift`` in millionths."""
         self._scheduler = scheduler
+        self._drift = drift
         self._rate = MILLION + drift
         self.wall_offset_us = wall_offset_us
 
     def local_ns(self) -> int:
-        return self._scheduler.now_ns * self._rate // MILLION
+        now_ns = self._scheduler.now_ns
+        return now_ns * self._rate // MILLION if self._drift else now_ns
 
     def global_ns(self, local_ns: int) -> int:
         """When the clock will show that."""
-        return -(-local_ns * MILLION // self._rate)
+        return -(-local_ns * MILLION // self._rate) if self._drift else local_ns
 
     def wall_us(self) -> int:
         return max(0, WALL_BASE_US + self.local_ns() // 1000 + self.wall_offset_us)
