@@ -78,6 +78,10 @@ OPTIONS: Final = (
            "in ms. New records end it at once; other sources of the query wait as long."),
     Option("includeHeaders", "false", READ, "Add the column `headers`."),
     Option("includeMetadata", "false", READ, "Add the columns `term`, `entryIndex` and `size`."),
+    Option("metadata", "", BATCH, "Read what the log knows of itself in place of records: `topics`, `partitions`, "
+           "`groups`, `commits`, `nodes` or `entries`; see below."),
+    Option("startingEntry", "the first kept", BATCH, "Of `metadata` commits and entries: from this entry of the log "
+           "on; `-1000`: the last so many entries."),
     Option("createTopic", "true for a path, false for servers", WRITE, "Create a topic that is not there."),
     Option("createTopic.partitions", "1", WRITE, "Partitions of a topic that is created; one that exists with another "
            "number is an error."),
@@ -96,6 +100,9 @@ OPTIONS: Final = (
 )  # fmt: skip
 """The whole table, in the order of the documentation."""
 
+TABLES: Final = ("topics", "partitions", "groups", "commits", "nodes", "entries")
+"""What option ``metadata`` can name."""
+
 MEANT: Final = {
     "kafka.group.id": "groupId",
     "groupidprefix": "groupId",
@@ -112,4 +119,4 @@ MEANT: Final = {
 }
 """Options of Spark's Kafka connector, in lower case, whose purpose has another name here."""
 
-__all__ = ["BATCH", "MEANT", "OPTIONS", "READ", "STREAM", "WRITE", "Option"]
+__all__ = ["BATCH", "MEANT", "OPTIONS", "READ", "STREAM", "TABLES", "WRITE", "Option"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dledger.config import MIB, check_name, nearest, parse_peers
 from dledger.datasource.bounds import Bound, Kind, parse_bound
-from dledger.datasource.option_table import BATCH, MEANT, OPTIONS
+from dledger.datasource.option_table import BATCH, MEANT, OPTIONS, TABLES
 from dledger.datasource.selection import Selection, parse_selection
 from dledger.datasource.settings import PREFIX, Settings, duration_ms, parse_settings, whole_number, yes_or_no
 from dledger.errors import ConfigError, UnknownOption
@@ -63,6 +63,10 @@ class Options:
     wait_ms: int = 200
     include_headers: bool = False
     include_metadata: bool = False
+    metadata: str = ""
+    """Which of the log's own tables is read; empty: records."""
+    starting_entry: int = 0
+    """Of such a table; below 0 counted back from the log's end."""
     create_topic: bool = False
     create_partitions: int | None = None
     create_settings: dict[str, Any] = field(default_factory=dict)
@@ -91,29 +95,18 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
     """
     values, loose = _sort(given)
     _check_use(values, use)
-    servers = _servers(values)
-    path = _local_path(values.get("path", ""))
-    peers, self_id = values.get("dledger.peers", ""), values.get("dledger.selfId", "")
-    if bool(peers) != bool(self_id):
-        raise ConfigError("options 'dledger.peers' and 'dledger.selfId' go together: all nodes, and the one run here")
-    if peers and self_id not in parse_peers(peers):
-        raise ConfigError(f"option 'dledger.selfId' is {self_id!r}, which is none of the peers {peers!r}")
-    settings = parse_settings(loose)
-    if settings.group and servers:
-        raise ConfigError(
-            f"option {PREFIX + next(iter(settings.group))!r} is for a group that belongs to a path; "
-            f"the group at {servers} has its settings already"
-        )
+    servers, settings = _servers(values), parse_settings(loose)
+    _check_group(values, servers, settings)
     topic = values.get("topic", "").strip()
     if topic:
         check_name("topic", topic)
     starting, ending = parse_bound(values, "starting"), parse_bound(values, "ending")
     return Options(
-        path=path,
+        path=_local_path(values.get("path", "")),
         replicas=_limit(values, "replicas"),
         bootstrap_servers=servers,
-        peers=peers,
-        self_id=self_id,
+        peers=values.get("dledger.peers", ""),
+        self_id=values.get("dledger.selfId", ""),
         settings=settings,
         selection=parse_selection(values, topic),
         topic=topic,
@@ -130,6 +123,8 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
         include_headers=_flag(values, "includeHeaders", False),
         include_metadata=_flag(values, "includeMetadata", False),
+        metadata=_metadata(values),
+        starting_entry=_starting_entry(values),
         create_topic=_creates(values, not servers),
         create_partitions=_limit(values, "createTopic.partitions"),
         create_settings={name: values[CREATE + name] for name in ("description",) if CREATE + name in values},
@@ -212,6 +207,20 @@ def _servers(values: dict[str, str]) -> str:
     return servers
 
 
+def _check_group(values: Mapping[str, str], servers: str, settings: Settings) -> None:
+    """Refuse ways to a group, and settings for it, that do not go together."""
+    peers, self_id = values.get("dledger.peers", ""), values.get("dledger.selfId", "")
+    if bool(peers) != bool(self_id):
+        raise ConfigError("options 'dledger.peers' and 'dledger.selfId' go together: all nodes, and the one run here")
+    if peers and self_id not in parse_peers(peers):
+        raise ConfigError(f"option 'dledger.selfId' is {self_id!r}, which is none of the peers {peers!r}")
+    if settings.group and servers:
+        raise ConfigError(
+            f"option {PREFIX + next(iter(settings.group))!r} is for a group that belongs to a path; "
+            f"the group at {servers} has its settings already"
+        )
+
+
 def _local_path(path: str) -> str:
     scheme, separator, rest = path.partition(":")
     if separator and scheme.lower() == "file":
@@ -234,6 +243,36 @@ def _group_id(values: Mapping[str, str], use: str, *bounds: Bound | None) -> str
             "'startingOffsets' or 'endingOffsets' to committed, or leave it away"
         )
     return check_name("option 'groupId'", group) if "groupId" in values else ""
+
+
+def _metadata(values: Mapping[str, str]) -> str:
+    """The table's name; other options than those that find the group say nothing to it."""
+    if "metadata" not in values:
+        return ""
+    name = values["metadata"].strip().lower()
+    if name not in TABLES:
+        raise ConfigError(
+            f"option 'metadata' is {values['metadata']!r}{nearest(name, list(TABLES))}: write {', '.join(TABLES[:-1])} "
+            f"or {TABLES[-1]}"
+        )
+    for other in values:
+        if other == "topic" or (_ROWS[other].where != "all" and other not in {"metadata", "startingEntry"}):
+            raise ConfigError(
+                f"option {other!r} is for records and says nothing to the table {name!r} of option 'metadata': leave "
+                "it away, and filter the table, as in .where(\"topic = 'orders'\")"
+            )
+    return name
+
+
+def _starting_entry(values: Mapping[str, str]) -> int:
+    if "startingEntry" not in values:
+        return 0
+    if values.get("metadata", "").strip().lower() not in {"commits", "entries"}:
+        raise ConfigError("option 'startingEntry' is for 'metadata' commits or entries: set that too")
+    text = values["startingEntry"].strip()
+    if not text.removeprefix("-").isdecimal():
+        raise ConfigError(f"option 'startingEntry' is {text!r}: write an entry's index, or -1000 for the last ones")
+    return int(text)
 
 
 def _limits(values: Mapping[str, str]) -> Limits:

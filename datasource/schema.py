@@ -63,9 +63,14 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     if "provider" in options:  # CREATE TABLE hands over properties of the table too, with names of any kind
         named = ("includeHeaders", "includeMetadata")
         headers, metadata = (yes_or_no(name, options.get(name, "false")) for name in named)
+        table = parse_options({"metadata": options["metadata"]}).metadata if "metadata" in options else ""
     else:
         checked = parse_options(options)
-        headers, metadata = checked.include_headers, checked.include_metadata
+        headers, metadata, table = checked.include_headers, checked.include_metadata, checked.metadata
+    if table:
+        from dledger.datasource.metadata import metadata_schema  # needs much that no other schema does
+
+        return metadata_schema(table)
     return read_schema(headers, metadata)
 
 

@@ -33,8 +33,11 @@ class DefaultSource(DataSource):
         return table_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from dledger.datasource.metadata import MetadataReader
         from dledger.datasource.reader import LogReader
 
+        if "metadata" in self.options:
+            return MetadataReader(self.options, schema)
         return LogReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

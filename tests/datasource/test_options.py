@@ -69,6 +69,8 @@ SAMPLES = {
     "fetch.maxWaitMs": {"fetch.maxWaitMs": "50"},
     "includeHeaders": {"includeHeaders": "true"},
     "includeMetadata": {"includeMetadata": "true"},
+    "metadata": {"metadata": "commits"},
+    "startingEntry": {"metadata": "commits", "startingEntry": "7"},
     "createTopic": {"createTopic": "false"},
     "createTopic.partitions": {"createTopic.partitions": "2"},
     "createTopic.description": {"createTopic.description": "orders of the shop"},

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import SparkSession
 
 from dledger import Client
+from dledger.datasource.option_table import TABLES
 
 pytestmark = pytest.mark.spark
 
@@ -44,3 +46,34 @@ def test_a_group_is_exactly_where_the_query_is_and_a_new_query_goes_on_from_ther
     run(f"{checkpoint}-2", startingOffsets="committed")
     assert seen[-1] == ["new"]
     assert [one.rows for one in client.lag(f"of-{topic}")] == [0, 0]
+
+
+def test_the_commits_of_a_stream_reconcile_with_its_progress_and_with_what_is_in_the_topic(
+    spark: SparkSession, table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    client.create_topic(topic)
+    client.append(topic, [str(i).encode() for i in range(50)])
+    copy = f"{topic}-copy"
+    source = table.stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=20, groupId=topic)
+    writer = source.writeStream.format("dledger").option("topic", copy).option("path", table.path)
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+    def load(name: str) -> Any:
+        return spark.read.format("dledger").option("metadata", name).load(table.path)
+
+    commits = load("commits").where(f"query = '{query.id}'").orderBy("batch").collect()
+    assert [(row.batch, row.source, row.rows) for row in commits] == [
+        (0, "stream", 20), (1, "stream", 20), (2, "stream", 10),
+    ]  # fmt: skip
+    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [row.rows for row in commits]
+    spans = [(one.startOffset, one.endOffset) for row in commits for one in row.ranges]
+    assert spans == [(0, 20), (20, 40), (40, 50)]
+    assert table.read(copy).count() == sum(row.rows for row in commits)
+    (group,) = load("groups").where(f"topic = '{topic}'").collect()
+    assert (group.groupId, group.offset, group.lag, group.lagSeconds) == (topic, 50, 0, 0.0)
+    assert load("topics").where(f"topic = '{copy}'").collect()[0].records == 50
+    assert {name: load(name).count() > 0 for name in TABLES} == dict.fromkeys(TABLES, True)
+    assert load("nodes").where("role = 'LEADER'").count() == 1
+    with pytest.raises(AnalysisException, match="did you mean 'commits'"):
+        load("comits")

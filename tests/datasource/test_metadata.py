@@ -1,0 +1,169 @@
+"""The log's own tables, without Spark's JVM: each hop pickled as Spark does."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger import Client, EmbeddedGroup
+from dledger.datasource.metadata import SCHEMAS, MetadataReader, metadata_schema, parse_writer
+from dledger.datasource.option_table import BATCH, STREAM, TABLES, WRITE
+from dledger.datasource.options import parse_options
+from dledger.datasource.reader import LogReader
+from dledger.datasource.schema import read_schema, table_schema
+from dledger.errors import ConfigError, UnknownOption
+from pyspark_dledger import DefaultSource
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedGroup]:
+    path = tmp_path_factory.mktemp("metadata") / "log"
+    with EmbeddedGroup(path, replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20) as group:
+        yield group
+
+
+@pytest.fixture(scope="module")
+def client(running: EmbeddedGroup) -> Iterator[Client]:
+    """A log with two topics, three transactions and a group."""
+    with Client(running.bootstrap_servers) as client:
+        client.create_topic("orders", 2, description="of the shop")
+        client.create_topic("empty")
+        client.append("orders", [b"x"] * 5, partition=0, timestamps=1_700_000_000_000_000)
+        query = "11111111-2222-3333-4444-555555555555"
+        for writer, sequence in ((f"spark/{query}", 0), (f"spark/{query}/orders/late", 1), ("txn/nightly", 0)):
+            with client.transaction(writer, sequence) as one:
+                one.append("orders", [b"y"] * 3, partition=0)
+                one.append("orders", [b"z"] * 2, partition=1)
+        client.commit_offsets("readers", {"orders": {0: 4, 1: 6}})
+        yield client
+
+
+def rows(running: EmbeddedGroup, table: str, **options: str) -> list[dict[str, Any]]:
+    given = {"dledger.bootstrap.servers": running.bootstrap_servers, "metadata": table, **options}
+    source = pickle.loads(pickle.dumps(DefaultSource(given)))
+    reader = pickle.loads(pickle.dumps(source.reader(source.schema())))
+    slices = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
+    return [row for one in slices for batch in reader.read(one) for row in batch.to_pylist()]
+
+
+def test_topics_are_listed_with_what_they_hold(running: EmbeddedGroup, client: Client) -> None:
+    empty, orders = rows(running, "topics")
+    assert (orders["topic"], orders["partitions"], orders["records"]) == ("orders", 2, 20)
+    assert orders["logId"] == client.topic("orders").log_id
+    assert orders["settings"] == [("description", "of the shop")]
+    assert orders["bytes"] == sum(one.bytes for one in client.partitions())
+    assert orders["newest"].year >= 2026
+    assert (empty["topic"], empty["records"], empty["bytes"], empty["newest"]) == ("empty", 0, 0, None)
+
+
+def test_partitions_are_listed_with_their_offsets(running: EmbeddedGroup, client: Client) -> None:
+    names = ("topic", "partition", "beginOffset", "endOffset", "records")
+    found = [tuple(row[name] for name in names) for row in rows(running, "partitions")]
+    assert found == [("empty", 0, 0, 0, 0), ("orders", 0, 0, 14, 14), ("orders", 1, 0, 6, 6)]
+
+
+def test_groups_are_listed_with_their_lag(running: EmbeddedGroup, client: Client) -> None:
+    behind, level = rows(running, "groups")
+    assert (behind["groupId"], behind["topic"], behind["partition"]) == ("readers", "orders", 0)
+    assert (behind["offset"], behind["endOffset"], behind["lag"]) == (4, 14, 10)
+    assert behind["lagBytes"] > 0
+    assert behind["lagSeconds"] > 3600, "its first unread batch has records of years ago"
+    assert behind["committed"] is not None
+    assert (level["lag"], level["lagBytes"], level["lagSeconds"], level["holdsRetention"]) == (0, 0, 0.0, False)
+
+
+def test_commits_reconcile_with_the_offsets_of_their_topics(running: EmbeddedGroup, client: Client) -> None:
+    stream, batch, job = rows(running, "commits")
+    query = "11111111-2222-3333-4444-555555555555"
+    assert (stream["source"], stream["query"], stream["batch"], stream["txnId"]) == ("stream", query, 0, None)
+    assert (batch["source"], batch["query"], batch["batch"], batch["txnId"]) == ("foreachBatch", query, 1, "late")
+    assert (job["source"], job["query"], job["batch"], job["txnId"]) == ("batch", None, None, "nightly")
+    assert [one["rows"] for one in (stream, batch, job)] == [5, 5, 5]
+    assert stream["ranges"] == [
+        {"topic": "orders", "partition": 0, "startOffset": 5, "endOffset": 8},
+        {"topic": "orders", "partition": 1, "startOffset": 0, "endOffset": 2},
+    ]
+    assert stream["topics"] == ["orders"]
+    ends = {r["partition"]: r["endOffset"] for r in rows(running, "partitions") if r["topic"] == "orders"}
+    assert {one["partition"]: one["endOffset"] for one in job["ranges"]} == ends
+    assert rows(running, "commits", startingEntry=str(job["entryIndex"])) == [job]
+
+
+def test_entries_are_listed_from_the_first_or_from_the_end(running: EmbeddedGroup, client: Client) -> None:
+    entries = rows(running, "entries")
+    assert [one["entryIndex"] for one in entries] == list(range(len(entries)))
+    assert sum(one["records"] for one in entries) == 20
+    plain = next(one for one in entries if one["kind"] == "data")
+    assert (plain["topic"], plain["partition"], plain["offset"], plain["command"]) == ("orders", 0, 0, None)
+    assert "CommitProgress" in {one["command"] for one in entries}
+    assert rows(running, "entries", startingEntry="-2") == entries[-2:]
+    assert rows(running, "entries", startingEntry="-9999") == entries
+
+
+def test_nodes_are_listed_with_how_they_are(running: EmbeddedGroup, client: Client) -> None:
+    (node,) = rows(running, "nodes")
+    assert (node["node"], node["role"], node["error"], node["diskLevel"]) == ("n0", "LEADER", None, "OK")
+    assert node["address"] == running.bootstrap_servers
+    assert node["endIndex"] >= node["committedIndex"] > 0
+
+
+def test_each_table_has_columns_and_a_name_that_is_not_one_is_refused_with_the_nearest() -> None:
+    assert tuple(SCHEMAS) == TABLES
+    for table in TABLES:
+        assert table_schema({"metadata": table}) == metadata_schema(table)
+        assert table_schema({"metadata": table, "provider": "dledger", "my.property": "1"}) == metadata_schema(table)
+    with pytest.raises(ConfigError, match=r"did you mean 'topics'.*partitions.*or entries"):
+        table_schema({"metadata": "topcis"})
+    with pytest.raises(ConfigError, match="did you mean 'topics'"):
+        table_schema({"metadata": "topcis", "provider": "dledger"})
+    with pytest.raises(UnknownOption, match="metadata"):
+        parse_options({"metdata": "topics"})
+
+
+@pytest.mark.parametrize(
+    ("given", "use", "message"),
+    [
+        ({"subscribe": "orders"}, BATCH, r"'subscribe' is for records.*\.where"),
+        ({"topic": "orders"}, BATCH, "'topic' is for records"),
+        ({"startingOffsets": "earliest"}, BATCH, "'startingOffsets' is for records"),
+        ({}, STREAM, "says nothing to a stream read"),
+        ({}, WRITE, "says nothing to a write"),
+        ({"startingEntry": "5"}, BATCH, "for 'metadata' commits or entries"),
+        ({"metadata": "commits", "startingEntry": "first"}, BATCH, "write an entry's index"),
+    ],
+)
+def test_an_option_that_says_nothing_to_such_a_table_is_refused(given: dict[str, str], use: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_options({"path": "/log", "metadata": "topics", **given}, use)
+
+
+def test_a_schema_of_the_users_own_is_refused(tmp_path: Path) -> None:
+    given = {"path": str(tmp_path), "metadata": "nodes"}
+    with pytest.raises(ConfigError, match=r"leave \.schema"):
+        MetadataReader(given, read_schema(False))
+    assert isinstance(DefaultSource(given).reader(metadata_schema("nodes")), MetadataReader)
+    plain = DefaultSource({"path": str(tmp_path), "subscribe": "t"})
+    assert isinstance(plain.reader(plain.schema()), LogReader)
+
+
+@pytest.mark.parametrize("writer", ["somebody", "spark/", "job", f"other/{uuid.uuid4()}", ""])
+def test_a_writer_of_another_program_is_a_client(writer: str) -> None:
+    assert parse_writer(writer, 7) == {"source": "client", "query": None, "batch": None, "txnId": None}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_columns_are_those_that_are_documented(table: str) -> None:
+    columns = [f"{field.name} {field.dataType.simpleString()}" for field in metadata_schema(table)]
+    assert columns == SCHEMAS[table].split(", ")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "options.md").read_text()
+    _, found, rest = text.partition(f"\n| `{table}` column | meaning |\n")
+    assert found, f"docs/options.md has no table of the columns of {table!r}"
+    lines = itertools.takewhile(lambda line: line.startswith("|"), rest.splitlines()[1:])
+    documented = [line.split(" | ")[0].removeprefix("| ").replace("`", "") for line in lines]
+    assert documented == columns
