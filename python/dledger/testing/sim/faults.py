@@ -8,6 +8,8 @@ from typing import Final
 
 from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.damage import Damage
+from dledger.testing.sim.deposed import FAULT as DEPOSED
+from dledger.testing.sim.deposed import Deposed
 from dledger.testing.sim.loop import MS, US
 from dledger.testing.sim.workload import Operator, Workload
 
@@ -25,6 +27,7 @@ class Nemesis:
         self._rng = world.rng.fork("nemesis")
         self._counts = world.counts
         self._damage = Damage(world, group)
+        self._deposed = Deposed(world, group, workload)
         self._operator: Operator | None = None
         plan = world.plan
         strikes: dict[str, Callable[[], None]] = {
@@ -48,6 +51,7 @@ class Nemesis:
             "misdirected write": self._misdirect,
             "empty disk": lambda: self._replace_disk(older=False),
             "older disk": lambda: self._replace_disk(older=True),
+            DEPOSED: self._depose,
         }
         self._strikes = [(kind, strike) for kind, strike in strikes.items() if plan.has(kind)]
 
@@ -98,6 +102,7 @@ class Nemesis:
         weather.frame_loss = weather.frame_twice = weather.frame_replay = weather.frame_delay = 0
         weather.least_ns, weather.most_ns = 100 * US, 2 * MS
         world.plan.bad_luck = 0
+        self._deposed.stop()
         network.heal_all()
         self.group.restart_ms = (1, 50)
         for node in self.group.nodes:
@@ -150,6 +155,10 @@ class Nemesis:
                 network.heal(one, other)
 
         self._later(100, 15_000, mend)
+
+    def _depose(self) -> None:
+        if done := self._deposed.strike():
+            self._tell(done)
 
     def _slow_network(self) -> None:
         weather = self.world.network.weather
