@@ -27,6 +27,7 @@ from dledger.client import Client
 from dledger.datasource.log import Address, Log
 from dledger.datasource.option_table import BATCH
 from dledger.datasource.options import need_group, parse_options
+from dledger.datasource.sql import HINT
 from dledger.errors import ConfigError
 
 Row = dict[str, Any]
@@ -83,7 +84,7 @@ class MetadataReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options = parse_options(options, BATCH)
-        need_group(self.options)
+        need_group(self.options, HINT)
         expected = metadata_schema(self.options.metadata)
         if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in expected]:
             raise ConfigError(

@@ -136,8 +136,8 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
     )
 
 
-def need_group(options: Options) -> None:
-    """Check that exactly one way to find a group was given.
+def need_group(options: Options, hint: str = "") -> None:
+    """Check that exactly one way to find a group was given; ``hint`` is what else to say of one that was not.
 
     Raises:
         ConfigError: none was, or two were.
@@ -145,7 +145,7 @@ def need_group(options: Options) -> None:
     if not options.address:
         raise ConfigError(
             "which log? Give a path, as in .load('/data/log') or .save('/data/log'), or the option "
-            "'dledger.bootstrap.servers' with host:port of a running group"
+            "'dledger.bootstrap.servers' with host:port of a running group" + (f". {hint}" if hint else "")
         )
     if options.bootstrap_servers and (options.path or options.peers):
         raise ConfigError(

@@ -20,6 +20,7 @@ from dledger.datasource.planning import Shape, Slice, plan
 from dledger.datasource.resolving import Edges, resolve
 from dledger.datasource.rows import table_rows
 from dledger.datasource.schema import check_read_schema
+from dledger.datasource.sql import HINT
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.messages.client import TopicInfo
 
@@ -44,7 +45,7 @@ class LogReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options = parse_options(options, BATCH)
-        need_group(self.options)
+        need_group(self.options, HINT)
         need_topics(self.options)
         check_read_schema(schema, self.options.include_headers, self.options.include_metadata)
         starting, ending = self.options.starting, self.options.ending

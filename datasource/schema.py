@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from dledger.config import nearest
 from dledger.datasource.options import parse_options
-from dledger.datasource.settings import yes_or_no
+from dledger.datasource.sql import is_create_table, of_create_table, with_options
 from dledger.errors import ConfigError
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -60,18 +60,14 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     Raises:
         UnknownOption, ConfigError: as the message says.
     """
-    if "provider" in options:  # CREATE TABLE hands over properties of the table too, with names of any kind
-        named = ("includeHeaders", "includeMetadata")
-        headers, metadata = (yes_or_no(name, options.get(name, "false")) for name in named)
-        table = parse_options({"metadata": options["metadata"]}).metadata if "metadata" in options else ""
-    else:
-        checked = parse_options(options)
-        headers, metadata, table = checked.include_headers, checked.include_metadata, checked.metadata
-    if table:
+    said = of_create_table(options) if is_create_table(options) else options
+    checked = parse_options(said)
+    schema = read_schema(checked.include_headers, checked.include_metadata)
+    if checked.metadata:
         from dledger.datasource.metadata import metadata_schema  # needs much that no other schema does
 
-        return metadata_schema(table)
-    return read_schema(headers, metadata)
+        schema = metadata_schema(checked.metadata)
+    return with_options(schema, said) if is_create_table(options) else schema
 
 
 def read_schema(include_headers: bool, include_metadata: bool = False) -> StructType:

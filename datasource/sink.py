@@ -41,6 +41,7 @@ from dledger.datasource.log import Address, Log, find_group
 from dledger.datasource.options import Options, need_group
 from dledger.datasource.records import Coalescer, Router
 from dledger.datasource.schema import WriteColumns, check_partitioner, check_write_schema
+from dledger.datasource.sql import WRITE_HINT
 from dledger.errors import ConfigError, DLedgerError, TopicExists, TopicNotFound
 from dledger.messages.command import StageSum
 
@@ -109,7 +110,7 @@ class Sink:
             ConfigError: columns or options cannot be.
             TopicNotFound: the topic of option ``topic`` is not there and is not to be created.
         """
-        need_group(options)
+        need_group(options, WRITE_HINT)
         columns = check_write_schema(schema, options.topic)
         check_partitioner(columns, options.partitioner)
         address = find_group(options, create=True)

@@ -31,6 +31,7 @@ from dledger.datasource.options import Limits, need_group, need_topics, parse_op
 from dledger.datasource.reader import plan_slices, read_slice
 from dledger.datasource.resolving import Edges, resolve
 from dledger.datasource.schema import check_read_schema
+from dledger.datasource.sql import HINT
 from dledger.errors import TopicNotFound
 from dledger.messages.client import TopicInfo
 from dledger.streaming.admission import Pace, admit, limits_for
@@ -52,7 +53,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.options = parse_options(options, STREAM)
-        need_group(self.options)
+        need_group(self.options, HINT)
         need_topics(self.options)
         check_read_schema(schema, self.options.include_headers, self.options.include_metadata)
         self.log = Log(self.options)

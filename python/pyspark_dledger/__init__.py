@@ -34,11 +34,12 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from dledger.datasource.metadata import MetadataReader
+        from dledger.datasource.option_table import BATCH
         from dledger.datasource.reader import LogReader
+        from dledger.datasource.sql import for_read
 
-        if "metadata" in self.options:
-            return MetadataReader(self.options, schema)
-        return LogReader(self.options, schema)
+        options = for_read(self.options, schema, BATCH)
+        return MetadataReader(options, schema) if "metadata" in options else LogReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from dledger.datasource.writer import LogWriter
@@ -46,9 +47,11 @@ class DefaultSource(DataSource):
         return LogWriter(self.options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from dledger.datasource.option_table import STREAM
+        from dledger.datasource.sql import for_read
         from dledger.streaming.reader import LogStreamReader
 
-        return LogStreamReader(self.options, schema)
+        return LogStreamReader(for_read(self.options, schema, STREAM), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from dledger.streaming.writer import LogStreamWriter

@@ -36,10 +36,13 @@ def test_an_unknown_option_is_found_when_the_schema_is_asked_for() -> None:
         table_schema({"startingOffset": "earliest"})
 
 
-def test_properties_of_a_sql_table_are_no_unknown_options() -> None:
-    given = {"provider": "dledger", "owner": "me", "my.property": "1", "includeHeaders": "true",
-             "includeMetadata": "true"}  # fmt: skip
-    assert table_schema(given) == read_schema(True, True)
+def test_properties_of_a_sql_table_are_no_options_and_what_stands_in_options_is_checked() -> None:
+    given = {"provider": "dledger", "owner": "me", "my.property": "1", "includeHeaders": "false",
+             "option.includeHeaders": "true", "option.includeMetadata": "true"}  # fmt: skip
+    made = table_schema(given)
+    assert [(f.name, f.dataType) for f in made] == [(f.name, f.dataType) for f in read_schema(True, True)]
+    with pytest.raises(UnknownOption, match="includeHeaders"):
+        table_schema({"provider": "dledger", "option.includeHeader": "true"})
 
 
 def test_a_schema_of_the_users_own_is_refused_with_how_to_unpack_the_value() -> None:

@@ -18,7 +18,7 @@ from dledger.datasource.java import ensure_java
 _numbers = itertools.count()
 
 
-def make_session(unix_sockets: bool) -> SparkSession:
+def make_session(unix_sockets: bool, warehouse: Path) -> SparkSession:
     """local[2] with three attempts for each task."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -29,6 +29,7 @@ def make_session(unix_sockets: bool) -> SparkSession:
         "spark.log.level": "OFF",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.warehouse.dir": str(warehouse),
         "spark.python.unix.domain.socket.enabled": str(unix_sockets).lower(),
     }
     for key, value in settings.items():
@@ -82,18 +83,18 @@ def last_session() -> Iterator[None]:
 
 
 @pytest.fixture
-def spark(last_session: None) -> SparkSession:
+def spark(last_session: None, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """The one session of all tests; made again when a test has replaced it."""
-    return SparkSession.getActiveSession() or make_session(unix_sockets=True)
+    return SparkSession.getActiveSession() or make_session(True, tmp_path_factory.getbasetemp() / "warehouse")
 
 
 @pytest.fixture
-def tcp_spark(last_session: None) -> Iterator[SparkSession]:
+def tcp_spark(last_session: None, tmp_path: Path) -> Iterator[SparkSession]:
     """A session with Spark's default sockets, for one test."""
     before = SparkSession.getActiveSession()
     if before is not None:
         before.stop()
-    session = make_session(unix_sockets=False)
+    session = make_session(False, tmp_path / "warehouse")
     yield session
     session.stop()
 

@@ -1,0 +1,89 @@
+"""What Spark's SQL tables need beside a DataFrame's options. Pure.
+
+Spark hands the options of ``CREATE TABLE ... OPTIONS`` to the call that asks for the schema and to nothing after it: no
+SELECT, INSERT or stream over the table gets them. What it does keep is the schema, with the metadata of each column. So
+the options are put there, and found again by reads. Writes must not look there: a frame that comes from another table
+brings that table's metadata along, and its rows would go to where they came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql.types import StructField, StructType
+
+from dledger.datasource.option_table import OPTIONS
+from dledger.datasource.selection import WAYS
+from dledger.datasource.settings import PREFIX
+
+KEY: Final = "dledger.options"
+"""In the metadata of a table's first column."""
+PREFIXED: Final = "option."
+"""Spark marks what came from OPTIONS so; TBLPROPERTIES and its own words stand beside."""
+_WHERE: Final = {option.name.lower(): option.where for option in OPTIONS}
+_LOG: Final = {"path", "dledger.bootstrap.servers", "bootstrap.servers", "dledger.peers"}
+_SAME: Final = (
+    frozenset({"topic", *(way.lower() for way in WAYS)}),
+    frozenset(name for name in _WHERE if name.startswith("starting")),
+    frozenset(name for name in _WHERE if name.startswith("ending")),
+)
+"""Options that say one thing in several ways: one of a statement's stands above all of the table's."""
+HINT: Final = (
+    "In SQL: CREATE TABLE orders USING dledger OPTIONS (path '/data/log', topic 'orders') without columns, or name "
+    "both in the statement, as in SELECT * FROM orders WITH (path = '/data/log', topic = 'orders')"
+)
+WRITE_HINT: Final = (
+    "Spark gives a write nothing of a table's OPTIONS: name the log and the topic in the statement, as in INSERT INTO "
+    "orders WITH (path = '/data/log', topic = 'orders') (value) VALUES ('...'), or in .option(...) before .append() "
+    "or .toTable(...); an INSERT INTO a temporary view has the options of its CREATE"
+)
+
+
+def is_create_table(options: Mapping[str, str]) -> bool:
+    """Whether Spark asks for the schema of a table that is being created."""
+    return "provider" in options
+
+
+def of_create_table(options: Mapping[str, str]) -> dict[str, str]:
+    """What was said in OPTIONS and LOCATION, without what Spark and TBLPROPERTIES add."""
+    said = {name[len(PREFIXED) :]: text for name, text in options.items() if name.startswith(PREFIXED)}
+    if "location" in options and "path" in options:
+        said["path"] = options["path"]
+    return said
+
+
+def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """The schema of a table that is being created, with its options."""
+    if not options:
+        return schema
+    first = schema.fields[0]
+    metadata = {**first.metadata, KEY: json.dumps(options, sort_keys=True)}
+    return StructType([StructField(first.name, first.dataType, first.nullable, metadata), *schema.fields[1:]])
+
+
+def for_read(given: Mapping[str, str], schema: StructType, use: str) -> Mapping[str, str]:
+    """The options of a read: those of the statement, above those of its table.
+
+    Args:
+        use: ``batch read`` or ``stream read``; what a table has for others is left out.
+    """
+    kept = next((field.metadata[KEY] for field in schema.fields if KEY in field.metadata), "")
+    said = {name.lower() for name in given}
+    if not kept or said & _LOG:  # a statement that names its log means that one alone
+        return given
+    hidden = set(said)
+    for same in _SAME:
+        if said & same:
+            hidden |= same
+    table: dict[str, str] = json.loads(kept)
+    return {name: text for name, text in table.items() if name.lower() not in hidden and _fits(name, use)} | dict(given)
+
+
+def _fits(name: str, use: str) -> bool:
+    where = _WHERE.get(name.lower(), "all" if name.lower().startswith(PREFIX) else "")
+    return where == "all" or use in where.split(", ")
+
+
+__all__ = ["HINT", "KEY", "WRITE_HINT", "for_read", "is_create_table", "of_create_table", "with_options"]
