@@ -9,6 +9,7 @@ import pytest
 
 from dledger.config import GroupConfig
 from dledger.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.raft.admission import Admission
 from dledger.raft.log import LogSummary, RaftLog
 from dledger.raft.ready import Ready
 from dledger.testing.invariants.view import View
@@ -29,8 +30,9 @@ class FakeNode:
         term = end.position.term
         self.log = RaftLog(LogSummary(Index(0), end, tuple(terms.items()), NO_INDEX), 1 << 20)
         self.machine = SimpleNamespace(
-            term=term, role=Role.CANDIDATE, voted_for=None, config=config, quorum=2, acting=None, me=name
-        )
+            term=term, role=Role.CANDIDATE, voted_for=None, config=config, quorum=2, acting=None, me=name,
+            admission=Admission(name, Admission.of_all(MEMBERS)),
+        )  # fmt: skip
         self.store = SimpleNamespace(
             durable=end.position, hard_state=HardState(term), begin_index=Index(0), terms=tuple(terms.items()), end=end
         )

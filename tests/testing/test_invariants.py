@@ -304,6 +304,37 @@ def test_i7_a_commit_counts_what_a_node_that_is_down_has_on_its_disk(group: Grou
     group.commit("n0", 1)
 
 
+def test_i7_a_commit_counts_what_a_disk_had_that_was_lost_after_its_node_had_said_so(group: Group) -> None:
+    group.lead("n0", 1)
+    entries = group.entries(1, 2)
+    group.append("n0", entries)
+    group.append("n1", entries)
+    group.watch.ended("n1")
+    group.watch.lost_disk("n1")
+    group.commit("n0", 1)
+
+
+def test_i7_a_commit_that_a_lost_disk_never_had_is_found(group: Group) -> None:
+    group.lead("n0", 1)
+    entries = group.entries(1, 2)
+    group.append("n0", entries)
+    group.append("n1", entries[:1])
+    group.watch.ended("n1")
+    group.watch.lost_disk("n1")
+    assert "['n0']" in breaks("I7", group.commit, "n0", 1)
+
+
+def test_i7_a_commit_that_counts_a_lost_disk_in_whose_place_another_was_admitted_is_found(group: Group) -> None:
+    group.lead("n0", 1)
+    entries = group.entries(1, 2)
+    group.append("n0", entries)
+    group.append("n1", entries)
+    group.watch.ended("n1")
+    group.watch.lost_disk("n1")
+    group.nodes["n0"].machine.admission.bind(Index(0), {NodeId("n0"): 0, NodeId("n1"): 7, NodeId("n2"): 0}.items())
+    assert "['n0']" in breaks("I7", group.commit, "n0", 1)
+
+
 def test_i7_a_core_that_takes_more_for_durable_than_its_store_is_found(group: Group) -> None:
     group.append("n0", group.entries(1, 2))
     group.nodes["n0"].store.durable = Position(Term(1), Index(0))

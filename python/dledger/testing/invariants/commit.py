@@ -6,7 +6,8 @@ producer's batches are there once and in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from dledger.batch.header import BodyHeader, Flag, Kind, decode_header
@@ -18,7 +19,7 @@ from dledger.raft.quorum import quorum_size
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth
 from dledger.testing.invariants.view import Memory, View
-from dledger.types import Role
+from dledger.types import NodeId, Role
 
 Result = DataResult | CommandResult | None
 
@@ -59,17 +60,35 @@ class Commits:
             raise Broken("I6", f"{view} commits {index} before any leader, as {machine.role.name}")
         if term != machine.term:
             raise Broken("I6", f"{view} commits {index} of term {term} by counting in term {machine.term}")
-        holders = [name for name in self._members if _holds(index, term, views.get(name), memories.get(name))]
+        admission = machine.admission
+        holders = [
+            name
+            for name in self._members
+            if _holds(index, term, views.get(name), memories[name], partial(admission.counts, NodeId(name)))
+        ]
         if len(holders) < self._quorum:
             raise Broken("I7", f"{view} commits {index}, which is durable on {holders} only, of {self._members}")
         self._truth.commit(view.name, index, view.terms)
 
 
-def _holds(index: int, term: int | None, view: View | None, memory: Memory | None) -> bool:
-    """Whether that entry is on the node's disk for sure; a node that is down has what it had when it went."""
+def _holds(index: int, term: int | None, view: View | None, memory: Memory, counted: Callable[[int], bool]) -> bool:
+    """Whether that entry is on the node's disk for sure; a node that is down has what it had when it went.
+
+    What a disk had when it was lost counts while the committing leader counts that disk's incarnation (``counted``). It
+    is one of the minority of disks that a group may lose: its node said that it had the entry while it had it, and
+    nobody can tell the leader that the disk was lost just before there was a majority and not just after.
+    """
     if view is not None:
-        return index < view.begin or (index <= view.synced() and view.terms.at(index) == term)
-    return memory is not None and index <= memory.durable and memory.log.at(index) == term
+        if index < view.begin or (index <= view.synced() and view.terms.at(index) == term):
+            return True
+    elif index <= memory.durable and memory.log.at(index) == term:
+        return True
+    lost = memory.before
+    while lost is not None:
+        if index <= lost.durable and lost.log.at(index) == term and counted(lost.incarnation):
+            return True
+        lost = lost.before
+    return False
 
 
 class Offsets:

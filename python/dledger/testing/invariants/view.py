@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 class Memory:
     """What a node said or did in any of its lives on one disk."""
 
-    __slots__ = ("begin", "durable", "ever_committed", "log", "saved_term", "votes")
+    __slots__ = ("before", "begin", "durable", "ever_committed", "incarnation", "log", "saved_term", "votes")
 
-    def __init__(self) -> None:
+    def __init__(self, before: Memory | None = None) -> None:
+        self.before = before
+        """Of the disk that was lost before this one; None: this is the first."""
+        self.incarnation = 0
+        """Under which its last life answered."""
         self.saved_term: int = NO_TERM
         """The highest term that it ever told anybody."""
         self.votes: dict[int, NodeId] = {}

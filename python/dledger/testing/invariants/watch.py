@@ -72,10 +72,11 @@ class Watch:
         if view is not None:
             memory = view.memory
             memory.durable, memory.log, memory.begin = view.synced(), view.terms.copy(), view.begin
+            memory.incarnation = view.machine.admission.incarnation
 
     def lost_disk(self, node_id: NodeId) -> None:
         """A fault took the disk of a node that is down, or put an older one in its place: it owes nothing."""
-        self.memories[node_id] = Memory()
+        self.memories[node_id] = Memory(self.memories[node_id])
 
     # --- what happens -------------------------------------------------------------------------------------------
 
