@@ -13,7 +13,7 @@ import pytest
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.environment import Environment
-from dledger.errors import DiskFull, StorageError
+from dledger.errors import CorruptEntry, DiskFull, StorageError
 from dledger.messages.client import AppendRequest
 from dledger.messages.codes import Code
 from dledger.server.disk import Flusher
@@ -302,6 +302,47 @@ def test_d12_no_room_for_the_next_file_is_waited_out(play: Callable[..., None]) 
             pass
 
     play(story, 1, disks=MemoryDisk)
+
+
+def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_waits_with_it() -> None:
+    turns: list[Any] = []
+
+    class ByHand(Environment):
+        def worker(self, name: str, turn: Any, pause_s: float = 0.0) -> Any:
+            turns.append(turn)
+            return SimpleNamespace(put=jobs.append, start=lambda: None, join=lambda: None)
+
+    class Store:
+        sound = False
+        end = SimpleNamespace(position=None)
+        done: list[str] = []  # noqa: RUF012 - one store
+        sync = staticmethod(lambda: None)
+
+        def truncate(self, after: Index) -> None:
+            if not self.sound:
+                raise CorruptEntry(f"entry {after} is damaged", after)
+            self.done.append(f"cut behind {after}")
+
+        def append(self, entries: Any) -> None:
+            self.done.append("append")
+
+    jobs, store = list[Any](), Store()
+    waits, durable, cuts, failures = list[Any](), list[Any](), list[Any](), list[Any]()
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = Flusher(
+        store, loop, durable.append, cuts.append, failures.append, on_cut_waits=waits.append, environment=ByHand()  # type: ignore[arg-type]
+    )
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+    flusher.truncate(Index(4))
+    flusher.append((entry,))
+    assert turns[0](jobs[:], False) is not None
+    assert turns[0]([], False) is not None
+    assert [error.index for error in waits] == [4], "told once"
+    assert (store.done, durable, cuts, failures, flusher.is_full) == ([], [], [], [], False)
+    store.sound = True
+    assert turns[0]([], False) is None
+    assert store.done == ["cut behind 4", "append"]
+    assert (len(cuts), len(durable), failures) == (1, 1, [])
 
 
 def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:

@@ -64,7 +64,7 @@ def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
         raft: Any = SimpleNamespace(
             truncated=lambda end: None, persisted=lambda position, now: Ready(), deadline_ms=lambda: 1 << 60
         )
-        listener: Any = SimpleNamespace(on_committed=on_committed)
+        listener: Any = SimpleNamespace(on_committed=on_committed, on_cut=lambda end: None)
         driver = Driver(raft, store, lambda message: None, lambda: None, listener, failed.append)
         driver.start()
         driver.carry_out(Ready(append=old))

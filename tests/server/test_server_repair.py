@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.messages.codes import Code
+from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, LogEnd, stamp
+from dledger.store.file_store import open_store
 from dledger.store.verify import verify_store
 from dledger.types import Role
 
@@ -167,6 +171,81 @@ def test_a_damaged_node_alone_with_an_empty_one_votes_for_nobody_shorter_and_doe
         assert await read_all(group, other, topic, 10) == expected(topic, range(10))
 
     play(story)
+
+
+def with_a_tail_of_its_own(group: Any, name: str, count: int) -> None:
+    """What a leader wrote in its last moment and sent to nobody."""
+    store = open_store(group.config, group.make(name).node)
+    entries, end = [], store.end
+    for number in range(count):
+        entries.append(stamp(end, end.position.term, MAGIC_NORMAL, b"mine %d" % number, group.config.segment_bytes))
+        end = LogEnd.after(entries[-1])
+    store.append(entries)
+    store.close()
+
+
+@pytest.mark.parametrize("also_the_tail", [False, True])
+def test_D4_a_node_that_has_to_cut_behind_a_damaged_entry_has_it_repaired_first(
+    play: Callable[..., None], also_the_tail: bool
+) -> None:
+    """The entry may have been acknowledged, so it may not go. The tail behind it is nobody else's."""
+
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        victim = (await group.leader()).node.node_id
+        await group.kill(victim)
+        with_a_tail_of_its_own(group, victim, 3)
+        damage(group.folder / victim, 19)
+        if also_the_tail:
+            spoil(group.folder / victim, b"mine 0")
+        client = await group.client(await group.leader())
+        for number in range(20, 23):
+            await client.append(body(topic, payload(number)))
+        await group.start(victim)
+        node = group.nodes[victim]
+        send, node.repairs._send = node.repairs._send, lambda message: None  # nobody helps yet
+        await group.until(lambda: node.driver.flusher._cut_waits is not None)
+        assert not node.driver.failed
+        assert not node.driver.flusher.is_full
+        node.repairs._send = send
+        await group.until(lambda: not faulty(node))
+        await group.agree()
+        assert await read_all(group, node, topic, 23) == expected(topic, range(23))
+        await group.stop(victim)
+        assert verify_store(group.folder / victim)["problems"] == []
+
+    play(story, scrub_bytes_per_s=0)
+
+
+def test_B8_an_entry_that_nobody_knows_to_be_committed_is_repaired_too(play: Callable[..., None]) -> None:
+    """The node that has most may not lead before it is sound, and nobody can commit anything before somebody leads."""
+
+    async def story(group: Any) -> None:
+        await fill(group, 20)
+        victim, helper, gone = list(group.nodes)
+        for name in (victim, helper, gone):
+            await group.kill(name)
+        with_a_tail_of_its_own(group, victim, 3)
+        with_a_tail_of_its_own(group, helper, 2)
+        spoil(group.folder / victim, b"mine 1")
+        (group.folder / victim / "mark").unlink()
+        await group.start(victim, helper)
+        assert faulty(group.nodes[victim])
+        leader = await group.leader()
+        assert leader.node.node_id == victim
+        assert leader.repairs.repaired == 1
+
+    play(story, scrub_bytes_per_s=0)
+
+
+def spoil(directory: Path, body: bytes) -> None:
+    """Overwrite an entry from its header to its body on the disk."""
+    for path in sorted((directory / "data").iterdir()):
+        data = bytearray(path.read_bytes())
+        found = data.find(body)
+        if found >= 0:
+            data[found - HEADER_SIZE : found + len(body)] = b"\xa7" * (HEADER_SIZE + len(body))
+            path.write_bytes(data)
 
 
 def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_sound(play: Callable[..., None]) -> None:

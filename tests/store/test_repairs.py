@@ -41,6 +41,43 @@ def test_entries_damaged_side_by_side_are_repaired_together_over_the_end_of_a_fi
     assert verify_store(kit.root, disk)["problems"] == []
 
 
+def test_a_cut_behind_a_damaged_entry_is_refused_and_made_when_it_is_repaired(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [100] * 8)
+    flip(disk, kit, entries[4].pos + 60)
+    with pytest.raises(CorruptEntry) as caught:
+        store.truncate(Index(4))
+    assert caught.value.index == 4
+    assert store.end == LogEnd.after(entries[-1])
+    store.repair(entries[4])
+    store.truncate(Index(4))
+    others = kit.fill(store, [80] * 3, term=2)
+    store.close()
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries[:5], *others])
+    store.close()
+
+
+def test_entries_behind_which_the_log_is_cut_are_repaired_although_what_goes_cannot_vouch(kit, disk):
+    """Nobody may have what is cut, and it is damaged together with what stays."""
+    store = kit.open(disk)
+    entries = kit.fill(store, [100] * 8)
+    wipe(disk, kit, entries[3].pos + 3, entries[5].pos + 100)
+    with pytest.raises(CorruptEntry):
+        store.repair(*entries[3:5])
+    with pytest.raises(CorruptEntry):
+        store.repair(*kit.make(LogEnd(), [100] * 8, salt=3)[3:5], last_stays=True)
+    store.repair(*entries[3:5], last_stays=True)
+    store.truncate(Index(4))
+    others = kit.fill(store, [300, 20, 700], term=2)
+    store.close()
+    assert verify_store(kit.root, disk)["problems"] == []
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries[:5], *others])
+    assert not store.recovery.faulty
+    store.close()
+
+
 def test_run_of_another_log_or_of_another_place_is_refused(kit, disk):
     store = kit.open(disk)
     entries = kit.fill(store, [100] * 8)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dledger.environment import REAL, Environment
-from dledger.errors import DiskFull
+from dledger.errors import CorruptEntry, DiskFull
 from dledger.messages.entry import Entry, HardState, LogEnd
 from dledger.messages.membership import Membership
 from dledger.store.api import LogStore
@@ -44,10 +44,12 @@ class Flusher:
         on_truncated: Callable[[LogEnd], None],
         on_failure: Callable[[BaseException], None],
         *,
+        on_cut_waits: Callable[[CorruptEntry], None] = lambda error: None,
         lazy: bool = False,
         environment: Environment = REAL,
     ) -> None:
-        """``lazy`` reports what is written, not what is synced: ``flush=async``."""
+        """``lazy`` reports what is written, not what is synced: ``flush=async``. ``on_cut_waits`` is told of a damaged
+        entry behind which the log is to be cut: that is tried again until the entry is repaired."""
         self.is_full = False
         """A write found no room: it is tried again until there is some, and nothing behind it is written before."""
         self._store = store
@@ -55,10 +57,12 @@ class Flusher:
         self._on_durable = on_durable
         self._on_truncated = on_truncated
         self._on_failure = on_failure
+        self._on_cut_waits = on_cut_waits
         self._lazy = lazy
         self._writing = threading.Lock()  # of the store's methods that belong to one thread at a time
         self._now_ms = environment.now_ms
-        self._waiting: list[Any] = []  # for room on the disk; only the thread's
+        self._waiting: list[Any] = []  # for room on the disk, or for a repair; only the thread's
+        self._cut_waits: Index | None = None  # a damaged entry that has to be repaired first
         self._queued = 0  # jobs given to the thread; only the loop counts these
         self._done = 0  # jobs it has carried out; only the thread counts these
         self._cuts = 0  # truncations asked for; only the loop counts these
@@ -163,8 +167,8 @@ class Flusher:
         return max(0, self._sync_due - self._now_ms()) / 1000 if self._sync_due else None
 
     def _carry_out(self, jobs: list[Any], last: bool) -> None:
-        """The jobs in their order, up to a write that finds no room: the core has taken the entries, so they have to
-        follow as soon as there is some. Meanwhile only what may make room is done."""
+        """The jobs in their order, up to a write that finds no room, or a cut behind a damaged entry: the core has gone
+        on, so they have to follow as soon as they can. Meanwhile only what may make room is done."""
         self._waiting = []
         for job in jobs:
             if job is _SYNC:
@@ -177,15 +181,30 @@ class Flusher:
                     self._waiting.append(job)
                     continue
             elif isinstance(job, int):
-                with self._writing:
-                    self._store.truncate(Index(job))
-                self._cuts_done += 1
-                self._tell(self._on_truncated, self._store.end)
+                if not self._cut(Index(job)):
+                    self._waiting.append(job)
+                    continue
             else:
                 with self._writing:
                     job()
             self._done += 1
-        self.is_full = bool(self._waiting)
+        self.is_full = bool(self._waiting) and isinstance(self._waiting[0], tuple)
+
+    def _cut(self, after: Index) -> bool:
+        """Cut; False when the entry that would be the last one has to be repaired before: it may have been
+        acknowledged, and the next one goes where it ends."""
+        try:
+            with self._writing:
+                self._store.truncate(after)
+        except CorruptEntry as error:
+            if self._cut_waits != after:
+                self._cut_waits = after
+                self._tell(self._on_cut_waits, error)
+            return False
+        self._cut_waits = None
+        self._cuts_done += 1
+        self._tell(self._on_truncated, self._store.end)
+        return True
 
     def _append(self, entries: tuple[Entry, ...], last: bool) -> bool:
         """Write; False when there is no room now."""

@@ -36,6 +36,8 @@ class Listener(Protocol):
     def on_role(self, change: RoleChange) -> None: ...
     def on_transfer(self, done: TransferDone) -> None: ...
     def on_damage(self, error: CorruptEntry) -> None: ...
+    def on_cut_waits(self, error: CorruptEntry) -> None: ...
+    def on_cut(self, end: Index) -> None: ...
     def on_fact(self, fact: Fact) -> None: ...
 
 
@@ -67,8 +69,9 @@ class Driver:
         self._fatal = fatal
         self._loop = asyncio.get_running_loop()
         self.flusher = Flusher(
-            store, self._loop, self._persisted, self._truncated, self.fail, lazy=lazy, environment=environment
-        )
+            store, self._loop, self._persisted, self._truncated, self.fail, on_cut_waits=self._cut_waits, lazy=lazy,
+            environment=environment,
+        )  # fmt: skip
         self._readers = ThreadPoolExecutor(READERS, "dledger-reader")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -125,8 +128,13 @@ class Driver:
     def _persisted(self, position: Position) -> None:
         self.feed(self.raft.persisted, position, self._now_ms())
 
+    def _cut_waits(self, error: CorruptEntry) -> None:
+        if not self.failed:
+            self._listener.on_cut_waits(error)
+
     def _truncated(self, end: LogEnd) -> None:
         self.raft.truncated(end)
+        self._listener.on_cut(end.position.index)
         self._cuts -= 1
         if self._committed is not None and not self._cuts and not self.failed:
             index, self._committed = self._committed, None

@@ -273,6 +273,12 @@ class NodeServer:
                 )
             )
 
+    def on_cut_waits(self, error: CorruptEntry) -> None:
+        self.repairs.cut_waits(error)
+
+    def on_cut(self, end: Index) -> None:
+        self.repairs.cut(end)
+
     def on_role(self, change: RoleChange) -> None:
         self.writes.leadership_changed()
         self.answers.leadership_changed()

@@ -1,8 +1,10 @@
 """Damaged entries of this node: noted wherever they are found, fetched from the other members, written back.
 
-No leader is needed: whoever has an entry committed has the same bytes, and the store takes only what both neighbours
-vouch for. Until all is sound again this node does not lead (`RaftNode.set_faulty`) and its catalog waits in front of
-the first damaged entry. What nobody has is reported, tried again now and then, and never guessed.
+No leader is needed: the store takes only what both neighbours vouch for, whoever has it. A damaged entry behind which
+the log is to be cut is fetched first, because it may have been acknowledged; its index and term, on which leader and
+follower agree, name one entry, so what is behind it and goes need not vouch. Until all is sound again this node does
+not lead (`RaftNode.set_faulty`) and its catalog waits in front of the first damaged entry. What nobody has is reported,
+tried again now and then, and never guessed.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dledger.catalog.catalog import Catalog
@@ -89,6 +91,8 @@ class Repairs:
         self._serving = 0
         self._turn = 0
         self._stopped = False
+        self._cut_at: Index | None = None
+        """The store waits to be cut behind this entry."""
         self.repaired = 0
         """Entries made sound since this node started."""
 
@@ -107,13 +111,11 @@ class Repairs:
     def found(self, faults: tuple[Fault, ...]) -> None:
         """Note damage, however it was found. What is known already is not noted again."""
         news = False
-        for fault in faults:
+        for fault in [part for whole in faults for part in self._parts(whole)]:
             inside = [r for first, r in self._open.items() if first <= fault.first and fault.last <= r.fault.last]
             if inside or self._stopped:
                 continue
-            for first in [i for i, r in self._open.items() if fault.first <= i and r.fault.last <= fault.last]:
-                if not self._open[first].writing:
-                    del self._open[first]
+            fault = self._joined(fault)
             self._open[fault.first] = Repair(fault)
             news = True
             logger.error(
@@ -124,6 +126,49 @@ class Repairs:
         if news:
             self._tell_core()
             self._tick()
+
+    def _joined(self, fault: Fault) -> Fault:
+        """Runs that touch are one: neither can vouch for the other. What is to be cut stays apart."""
+        for repair in [r for r in self._open.values() if not r.writing]:
+            known = repair.fault
+            touches = known.first <= fault.last + 1 and fault.first <= known.last + 1
+            if touches and self._goes(known) is self._goes(fault):
+                del self._open[known.first]
+                front = fault if fault.first <= known.first else known
+                fault = replace(front, last=max(fault.last, known.last))
+        return fault
+
+    def _goes(self, fault: Fault) -> bool:
+        return self._cut_at is not None and fault.first > self._cut_at
+
+    def _parts(self, fault: Fault) -> tuple[Fault, ...]:
+        """What of a run stays, and what of it goes."""
+        cut = self._cut_at
+        if cut is None or not fault.first <= cut < fault.last:
+            return (fault,)
+        return replace(fault, last=cut), replace(fault, first=Index(cut + 1))
+
+    def cut_waits(self, error: CorruptEntry) -> None:
+        """The log is to be cut behind a damaged entry: what is behind it needs no repair, and vouches for nothing."""
+        self._cut_at = Index(error.index)
+        self.met(error)
+        self._tick()
+
+    def _split(self) -> None:
+        for first, repair in list(self._open.items()):
+            parts = self._parts(repair.fault)
+            if len(parts) > 1 and not repair.writing:
+                del self._open[first]
+                self._open |= {part.first: Repair(part) for part in parts}
+
+    def cut(self, end: Index) -> None:
+        """The log was cut behind ``end``: damage behind it is gone."""
+        self._cut_at = None
+        gone = [first for first in self._open if first > end]
+        for first in gone:
+            del self._open[first]
+        if gone:
+            self._tell_core()
 
     def met(self, error: CorruptEntry) -> None:
         """A read failed on a damaged entry."""
@@ -156,6 +201,7 @@ class Repairs:
             return
         self._timer = self._loop.call_later(TICK_S, self._tick)
         now = self._now_ms()
+        self._split()
         for repair in self._open.values():
             if not repair.writing and now >= repair.deadline_ms:
                 if repair.asked is not None:
@@ -220,8 +266,10 @@ class Repairs:
         if repair.fetched[-1].index < repair.fault.last:
             self._ask(repair, self._now_ms())
             return
+        last = repair.fetched[-1]
+        last_stays = last.index == self._cut_at and self._driver.raft.term_at(last.index) == last.term
         repair.writing = True
-        future = self._driver.on_reader(self._store.repair, *repair.fetched)
+        future = self._driver.on_reader(self._store.repair, *repair.fetched, last_stays=last_stays)
         future.add_done_callback(lambda done: self._written(repair, done))
 
     def _refused(self, repair: Repair, peer: NodeId, why: str) -> None:
@@ -240,6 +288,8 @@ class Repairs:
             self._open.pop(fault.first, None)
             self._tell_core()
         elif isinstance(error, CorruptEntry | DiskFull):
+            if self._open.get(fault.first) is not repair:
+                return  # cut meanwhile
             logger.warning("entries %d to %d, as %s has them, were not written: %s", fault.first, fault.last,
                            repair.asked, error)  # fmt: skip
             assert repair.asked is not None
@@ -276,7 +326,7 @@ class Repairs:
     # --- helping ------------------------------------------------------------------------------------------------
 
     def _serve(self, request: RepairRequest) -> None:
-        last = min(request.last, self._driver.raft.committed_index)
+        last = min(request.last, self._driver.raft.end_index)
         if request.first > last:
             self._reply(request, Code.INDEX_OUT_OF_RANGE)
         elif request.first < self._store.begin_index:
@@ -293,7 +343,8 @@ class Repairs:
             return
         error = done.exception()
         if error is None:
-            self._reply(request, Code.SUCCESS, tuple(done.result()))
+            entries = tuple(done.result())
+            self._reply(request, Code.SUCCESS if entries else Code.INDEX_OUT_OF_RANGE, entries)
         elif isinstance(error, OffsetOutOfRange):
             self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
         elif isinstance(error, CorruptEntry):

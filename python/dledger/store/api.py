@@ -143,6 +143,8 @@ class LogStore(Protocol):
         """Cut everything behind ``after``; durable on return.
 
         Raises:
+            CorruptEntry: ``after`` itself is damaged, so nobody knows where the log would go on; nothing was cut.
+                Repair it first: it may have been acknowledged.
             CorruptStore: that would cut a committed entry (D4, D7), or ``after`` is not kept here.
         """
 
@@ -183,10 +185,13 @@ class LogStore(Protocol):
             OffsetOutOfRange: not kept any more.
         """
 
-    def repair(self, *entries: Entry) -> None:
+    def repair(self, *entries: Entry, last_stays: bool = False) -> None:
         """Put sound copies of neighbouring damaged entries, fetched from a peer, in their place: in a new file, that
         takes the old one's place when it is durable. All entries that are damaged side by side belong together, so
         that the sound ones around them can vouch for them. May be called from any thread.
+
+        ``last_stays``: the log is about to be cut behind the last of them, so what is behind it does not vouch; the
+        caller has seen that the last one is of the index and term that is to be there, and there is one such entry.
 
         Raises:
             CorruptEntry: they are not the entries that belong there, or another place of the file cannot be read.

@@ -248,10 +248,7 @@ class FileStore:
         if after < view.begin_index:
             position = NOWHERE if after < 0 else Position(Term(-1), after)
             return LogEnd(position, view.begin_pos, max(view.begin_chain, 0))
-        try:
-            return LogEnd.after(self.read(after, 0)[0])
-        except CorruptEntry as error:
-            raise CorruptStore(f"cannot cut behind entry {after}, which is itself damaged: {error}") from error
+        return LogEnd.after(self.read(after, 0)[0])
 
     def sync(self) -> Position:
         """See `LogStore.sync`."""
@@ -338,10 +335,11 @@ class FileStore:
         text = f"entry {first} or one near it cannot be read from {self._data.directory}: {error}"
         return CorruptEntry(text, first)
 
-    def repair(self, *entries: Entry) -> None:
+    def repair(self, *entries: Entry, last_stays: bool = False) -> None:
         """See `LogStore.repair`."""
         with self._repair_lock, self._fatal("repair", self._data.path(entries[0].pos)):
-            repair(self._data, self._reader, lambda: self._view, (self._sync_lock, self._lock), entries)
+            locks = (self._sync_lock, self._lock)
+            repair(self._data, self._reader, lambda: self._view, locks, entries, last_stays)
             with self._lock:
                 for entry in entries:
                     self._index.put_again(entry)

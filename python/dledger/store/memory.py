@@ -128,6 +128,8 @@ class MemoryStore:
             if after >= self.end.position.index:
                 return
             check_truncate(after, self._commit, self._begin, "the log")
+            if after >= self._begin:
+                self.read(after, 0)
             del self._entries[after + 1 - self._begin :]
             self._terms.truncate(after)
             if self._durable_end.position.index > after:
@@ -207,7 +209,7 @@ class MemoryStore:
         body = bytes(byte ^ 0xFF for byte in bytes(entry.body[:1])) + bytes(entry.body[1:])
         self._entries[index - self._begin] = replace(entry, body=body)
 
-    def repair(self, *entries: Entry) -> None:
+    def repair(self, *entries: Entry, last_stays: bool = False) -> None:
         self._check(writes=True)
         with self._lock:
             for entry in entries:

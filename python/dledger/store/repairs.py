@@ -23,8 +23,9 @@ CHUNK: Final = 4 << 20
 """Bytes copied at a time."""
 
 
-def check_run(data: SegmentFiles, reader: Reader, view: View, run: Sequence[Entry]) -> int:
-    """See that consecutive entries are the ones that belong between their neighbours in this log.
+def check_run(data: SegmentFiles, reader: Reader, view: View, run: Sequence[Entry], last_stays: bool) -> int:
+    """See that consecutive entries are the ones that belong between their neighbours in this log. With ``last_stays``
+    what is behind them is about to be cut, and need not vouch.
 
     Returns:
         Where the log goes on behind them.
@@ -45,7 +46,9 @@ def check_run(data: SegmentFiles, reader: Reader, view: View, run: Sequence[Entr
         if not fits or (before is not None and not before.follows(entry)):
             raise CorruptEntry(f"{where}: {entry} does not follow the entry before it, so it is of another log", index)
         index, term, pos = Index(index + 1), entry.term, entry.end_pos
-    if last.index == view.end.position.index:
+    if last_stays:
+        fits, behind = True, last.end_pos
+    elif last.index == view.end.position.index:
         end = view.end
         fits, behind = (last.end_pos, last.chain_crc, last.term) == (end.end_pos, end.chain_crc, end.position.term), pos
     else:
@@ -152,6 +155,7 @@ def repair(
     view: Callable[[], View],
     still: Sequence[AbstractContextManager[object]],
     run: Sequence[Entry],
+    last_stays: bool,
 ) -> None:
     """Put a run of sound entries in place of damaged ones, file by file; durable on return.
 
@@ -163,7 +167,7 @@ def repair(
         CorruptEntry, DiskFull, OSError: as `check_run` and `FileCopy.begin`.
     """
     seen = view()
-    behind = check_run(data, reader, seen, run)
+    behind = check_run(data, reader, seen, run, last_stays)
     for start, part, follows_at in by_file(run, data.file_size, behind):
         copy = FileCopy(data, start, part, follows_at)
         copy.begin(seen.end.end_pos)
