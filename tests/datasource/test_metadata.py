@@ -122,7 +122,7 @@ def test_each_table_has_columns_and_a_name_that_is_not_one_is_refused_with_the_n
     with pytest.raises(ConfigError, match=r"did you mean 'topics'.*partitions.*or entries"):
         table_schema({"metadata": "topcis"})
     with pytest.raises(ConfigError, match="did you mean 'topics'"):
-        table_schema({"metadata": "topcis", "provider": "dledger"})
+        table_schema({"option.metadata": "topcis", "provider": "dledger"})
     with pytest.raises(UnknownOption, match="metadata"):
         parse_options({"metdata": "topics"})
 
