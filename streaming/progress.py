@@ -26,8 +26,8 @@ class Progress:
         self._warned: set[str] = set()
 
     def publish(self, done: StreamOffset) -> None:
-        """All records below ``done`` are processed."""
-        if not self._group or done.init:
+        """All records below ``done`` are processed; for a new query: it starts there, and wants none of them."""
+        if not self._group:
             return
         news: Positions = {}
         for topic, log_id in done.ids.items():

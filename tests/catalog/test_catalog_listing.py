@@ -77,3 +77,4 @@ def test_each_batch_has_its_first_offset_also_when_it_was_placed_later(log: Any)
     staged = [at - 2, at - 1]
     assert first_offsets(log.catalog, 0, at) == {1: 0, staged[0]: 3, staged[1]: 7}
     assert first_offsets(log.catalog, staged[1], at) == {staged[1]: 7}
+    assert first_offsets(log.catalog, *staged) == {staged[0]: 3, staged[1]: 7}, "a page may end before the commit"

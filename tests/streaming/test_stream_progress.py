@@ -27,8 +27,8 @@ steps = st.lists(
 
 
 def end_of(query: Query, batches: int) -> dict[str, dict[int, int]]:
-    """Where the last of so many batches ends; nothing when there is none."""
-    return StreamOffset.from_json(json.loads(query.offsets[batches - 1])).logs if batches else {}
+    """Where the last of so many batches ends, or the first one starts."""
+    return StreamOffset.from_json(json.loads(query.offsets[batches - 1])).logs if batches else {"t": {0: 0, 1: 0}}
 
 
 @given(steps=steps)
@@ -52,7 +52,7 @@ def test_a_group_is_never_ahead_of_the_committed_batches_and_level_when_the_quer
             except Crash:
                 assert query.commits == committed
             planned = len(query.offsets) > committed or not how
-            told = group.consumers.get("g", {})
+            told = group.consumers["g"]
             assert told in ([end_of(query, committed)] if planned else [end_of(query, n) for n in range(committed + 1)])
     query.drain()
     assert group.consumers["g"] == end_of(query, query.commits)
@@ -63,12 +63,24 @@ def test_a_group_is_told_of_the_last_batch_of_available_now_and_of_nothing_twice
     query.start(available_now=True)
     query.drain()
     assert log.consumers == {"g": {"t": {0: 3}}}
-    assert log.told == ["g", "g"]
+    assert log.told == ["g"] * 3, "of its start and of two batches"
     query.trigger()
-    assert log.told == ["g", "g"]
+    assert log.told == ["g"] * 3
     query.crash()
     query.trigger()
-    assert log.told == ["g", "g", "g"], "a crash may have come before the group was told"
+    assert log.told == ["g"] * 4, "a crash may have come before the group was told"
+
+
+def test_a_group_knows_where_a_new_query_starts_before_its_first_batch_is_through(log: Any) -> None:
+    """What is in that batch is to be held back too, and read by a query that starts anew."""
+    query = Query(log, groupId="g", holdRetention="true")
+    query.start().initialOffset()
+    log.append("t", 0, numbers(3, 4))
+    with pytest.raises(Crash):
+        query.trigger(crash_at="while reading")
+    assert (log.consumers, log.holds) == ({"g": {"t": {0: 3}}}, {"g": True})
+    again = Query(log, groupId="g", startingOffsets="committed")
+    assert again.drain() == numbers(3, 4)
 
 
 def test_a_query_without_a_group_tells_nobody(log: Any) -> None:
@@ -82,6 +94,7 @@ def test_a_group_that_cannot_be_told_stops_nothing_and_is_told_later(
     caplog.set_level(logging.WARNING, "dledger.spark")
     query = Query(log, groupId="g", startingOffsets="earliest")
     query.trigger()
+    log.consumers.clear()
     log.group_fault = [Unavailable("nobody there"), Unavailable("nobody there")]
     assert not query.trigger()
     assert not query.trigger()
@@ -97,6 +110,9 @@ def test_a_group_is_not_told_of_a_topic_that_is_another_one_by_now(log: Any) -> 
     log.delete_topic("t")
     log.create_topic("t")
     log.append("t", 0, numbers(*range(10, 15)))
+    log.consumers.clear()
+    query.trigger()
+    assert log.consumers == {}, "what was read of the former topic says nothing of this one, though it is as long"
     query.drain()
     assert query.values() == numbers(0, 1, 2, *range(10, 15))
     assert log.consumers == {"g": {"t": {0: 5}}}
@@ -132,5 +148,5 @@ def test_a_group_is_told_of_the_topics_that_are_left(log: Any, caplog: pytest.Lo
     query.trigger()
     log.delete_topic("u")
     query.drain()
-    assert log.consumers == {"g": {"t": {0: 3}}}
-    assert not caplog.messages[0].startswith("consumer group")
+    assert log.consumers["g"]["t"] == {0: 3}
+    assert "was not told" not in caplog.text
