@@ -10,7 +10,7 @@ from dledger.catalog.catalog import Catalog
 from dledger.catalog.table import MemoryTables
 from dledger.errors import CorruptStore
 from dledger.messages.codes import Code
-from dledger.messages.command import CreateTopic, DeleteTopic
+from dledger.messages.command import CreateTopic, DeleteTopic, InitProducer
 
 
 def filled(log: Any) -> Any:
@@ -46,6 +46,21 @@ def test_restored_catalog_has_the_same_state_and_goes_on_the_same_way(log: Any) 
     stage = min(log.catalog.transactions.stages)
     assert log.data(2, stage=stage, sequence=2).code is Code.SUCCESS
     assert log.commit((stage, 3, 6), writer="query é").result["offsets"] == {"t": {1: [0, 6]}}
+
+
+def test_producer_that_was_fenced_before_the_snapshot_stays_fenced(log: Any) -> None:
+    """Its epoch, and the times by which it is forgotten, are part of the state (B24)."""
+    old = log.producer("p")
+    log.data(1, producer=old, sequence=0)
+    new = log.run(InitProducer(producer_name="p", time_ms=5000)).result
+    session = log.catalog.producers.sessions[new["producer_id"]]
+    kept = session.epoch, session.used_at, session.used_ms
+    log.catalog = Catalog.restore(log.catalog.snapshot(), log.tables)
+    session = log.catalog.producers.sessions[new["producer_id"]]
+    assert (session.epoch, session.used_at, session.used_ms) == kept
+    assert kept[0] == new["epoch"] == old[1] + 1
+    assert log.data(1, producer=old, sequence=1).code is Code.PRODUCER_FENCED
+    assert log.data(1, producer=(new["producer_id"], new["epoch"]), sequence=0).code is Code.SUCCESS
 
 
 def test_rows_that_came_after_the_snapshot_are_cut_off_and_come_again(log: Any) -> None:

@@ -28,7 +28,7 @@ from dledger.messages.peer import (
     VoteRequest,
 )
 from dledger.raft import TransferDone
-from dledger.types import NodeId, Role
+from dledger.types import Index, NodeId, Position, Role, Term
 
 
 def leading(**more):
@@ -55,6 +55,16 @@ def test_a_transferee_catches_up_first():
     node.step(pushed(node, N2, PushType.COMPARE, 0), now_ms)
     ready = node.step(pushed(node, N2, PushType.APPEND, 1), now_ms)
     assert only(ready, LeadershipTransferRequest).remote_id == N2
+
+
+def test_a_transferee_that_lacks_the_last_entry_is_not_told():
+    node, now_ms = leading()
+    node.propose([b"x"], now_ms)
+    assert not sent(node.transfer(N1, now_ms), LeadershipTransferRequest)
+    ready = node.step(pushed(node, N1, PushType.APPEND, 2), now_ms)
+    assert not sent(ready, LeadershipTransferRequest), "it is on one disk only, so who waits for it would not be told"
+    ready = node.persisted(Position(Term(1), Index(2)), now_ms)
+    assert only(ready, LeadershipTransferRequest).take_leadership_index == 2
 
 
 def test_the_leader_learns_that_the_transferee_leads():

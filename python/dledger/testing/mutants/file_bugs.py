@@ -63,7 +63,7 @@ FILES: Final = (
         "elif reason and data.has(end.end_pos):",
         "elif reason and end.end_pos < 0:",
         "the rest of a torn write stays behind the end of the log",
-        CRASH_STATES,
+        "tests/store/test_recovery.py",
     ),
     Mutant(
         "store-cuts-at-damage", "D4 B8", "store.scan", "Walker._damage",
@@ -144,7 +144,7 @@ FILES: Final = (
         "if store.durable.index < index:",
         "if store.durable.index < -1:",
         "a snapshot sums up entries that a crash takes away",
-        "tests/server tests/store/test_snapshot.py",
+        "tests/server/test_server_checkpoint.py",
     ),
     Mutant(
         "store-rows-not-synced", "B22 B24", "server.checkpoint", "Checkpoints.save",

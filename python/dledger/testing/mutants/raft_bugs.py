@@ -132,6 +132,7 @@ RAFT: Final = (
         "request.term < self.term",
         "False",
         "a deposed leader's push is taken",
+        "tests/raft/test_deviations.py",
     ),
     Mutant(
         "any-heartbeat-in-an-old-term",
@@ -141,6 +142,7 @@ RAFT: Final = (
         "request.term < self.term",
         "False",
         "a deposed leader's heartbeat is taken",
+        "tests/raft/test_machine.py",
     ),
     Mutant(
         "cut-committed",
@@ -150,6 +152,7 @@ RAFT: Final = (
         "after < self.committed_index",
         "False",
         "the core cuts below what is committed",
+        "tests/raft/test_raft_log.py",
     ),
     Mutant(
         "append-over-difference",
@@ -240,6 +243,7 @@ RAFT: Final = (
         ".watermark == log.end_index == log.committed_index",
         ".watermark >= 0",
         "a node that lacks entries is told to take over",
+        "tests/raft/test_raft_transfer.py",
     ),
     Mutant(
         "unadmitted-votes",
