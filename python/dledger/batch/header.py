@@ -14,11 +14,10 @@ All numbers are big-endian, times in microseconds since 1970 UTC. ``kind`` DATA:
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
-from dledger.types import Buffer
+from dledger.types import Buffer, frozen
 
 BODY_HEADER: Final = struct.Struct(">2sBBBBHIIIIqqQIIQ")
 BODY_HEADER_SIZE: Final = 64
@@ -59,7 +58,7 @@ _CODECS: Final = {int(codec): codec for codec in Codec}
 _FLAGS: Final = tuple(Flag(flags) for flags in range(16))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class BodyHeader:
     """What the catalog knows of a body."""
 

@@ -13,11 +13,10 @@ DLedger leaves both zero: such an entry is "unverified".
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from dledger.checksum import crc32
-from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Buffer, Index, NodeId, Position, Term
+from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Buffer, Index, NodeId, Position, Term, frozen
 
 HEADER: Final = struct.Struct(">iiqqqiIIi")
 HEADER_SIZE: Final = 48
@@ -30,7 +29,7 @@ MIN_BLANK_SIZE: Final = 8
 """An entry only goes into a file if this many bytes stay behind it (magic and size of the padding)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Entry:
     """One entry: its header as it stands on disk, and its body, never copied together."""
 
@@ -66,7 +65,7 @@ class Entry:
         return f"{self.index}@{self.term}+{self.size}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LogEnd:
     """What the next entry needs to know of the log before it."""
 
@@ -79,7 +78,7 @@ class LogEnd:
         return LogEnd(entry.position, entry.end_pos, entry.chain_crc)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class HardState:
     """What a node must never forget. It is durable before any message that depends on it leaves."""
 

@@ -6,12 +6,12 @@ recognised (D6). ``term`` is the sender's, -1 where it has none to offer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
 from dledger.messages.codes import Code
 from dledger.messages.entry import Entry
-from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, Term
+from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, Term, frozen
 
 
 class VoteResult(IntEnum):
@@ -42,7 +42,7 @@ class PushType(IntEnum):
     TRUNCATE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VoteRequest:
     """A candidate asks for a vote; with ``pre_vote`` only whether it would get one."""
 
@@ -58,7 +58,7 @@ class VoteRequest:
     """The sender's, as in every message that gives a vote or an acknowledgement, or asks for one; see `Membership`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VoteResponse:
     group: str
     local_id: NodeId
@@ -71,7 +71,7 @@ class VoteResponse:
     incarnation: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HeartBeatRequest:
     """The leader lives. ``round`` numbers the beats of a term, for reads that wait for a quorum of answers. ``lost`` is
     the receiver's incarnation when it has less than it had acknowledged, else 0: it is to take another one."""
@@ -85,7 +85,7 @@ class HeartBeatRequest:
     lost: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HeartBeatResponse:
     """``durable_index``: how far the sender's log was on its disk when it answered."""
 
@@ -99,7 +99,7 @@ class HeartBeatResponse:
     durable_index: Index = NO_INDEX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PushEntryRequest:
     """Leader to follower. APPEND carries consecutive entries right behind ``previous``; COMPARE asks whether the
     follower holds ``previous``; TRUNCATE orders it to cut everything behind ``previous``, which it holds; COMMIT only
@@ -123,7 +123,7 @@ class PushEntryRequest:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PushEntryResponse:
     """``index`` is the follower's durable watermark for APPEND (its log matches the leader's up to there), the
     compared index for COMPARE and TRUNCATE. On INCONSISTENT_STATE ``x_term`` and ``x_index`` name the follower's term
@@ -143,7 +143,7 @@ class PushEntryResponse:
     incarnation: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LeadershipTransferRequest:
     """The leader asks ``remote_id`` to take over once its log reaches ``take_leadership_index``."""
 
@@ -154,7 +154,7 @@ class LeadershipTransferRequest:
     take_leadership_index: Index
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LeadershipTransferResponse:
     group: str
     local_id: NodeId
@@ -163,7 +163,7 @@ class LeadershipTransferResponse:
     code: Code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MemberRequest:
     """Who are you, and which incarnations does the group consist of? ``nonce`` is drawn once in the sender's life."""
 
@@ -175,7 +175,7 @@ class MemberRequest:
     nonce: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MemberResponse:
     """``bound`` as in `Membership`, empty when the sender does not know; ``asked`` and ``nonce`` are the request's."""
 

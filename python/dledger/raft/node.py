@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec
 
 from dledger.config import MIB, GroupConfig
 from dledger.errors import NotLeader
@@ -16,6 +17,8 @@ from dledger.raft.log import LogSummary, RaftLog
 from dledger.raft.machine import Machine
 from dledger.raft.ready import ReadDone, Ready, SafetyViolation, TransferDone
 from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Role, Term
+
+P = ParamSpec("P")
 
 
 class RaftNode:
@@ -51,7 +54,7 @@ class RaftNode:
 
     def tick(self, now_ms: int) -> Ready:
         """Time has passed. Calling more often than at ``deadline_ms`` is harmless."""
-        return self._run(lambda: self._machine.tick(now_ms))
+        return self._run(self._machine.tick, now_ms)
 
     def step(self, message: PeerMessage, now_ms: int) -> Ready:
         """A message has arrived, from whomever, however late or often.
@@ -59,17 +62,17 @@ class RaftNode:
         Raises:
             SafetyViolation: a leader contradicts a committed entry; stop the node (D7).
         """
-        return self._run(lambda: self._machine.step(message, now_ms))
+        return self._run(self._machine.step, message, now_ms)
 
     def peer_lost(self, peer: NodeId, now_ms: int) -> Ready:
         """The last connection from ``peer`` has ended. A kernel closes a dead process's connections at once, so a
         follower then waits ``takeover_ms`` for its leader, not ``election_ms``. Only a hint: it may be false."""
-        return self._run(lambda: self._machine.peer_lost(peer, now_ms))
+        return self._run(self._machine.peer_lost, peer, now_ms)
 
     def peer_found(self, peer: NodeId, now_ms: int) -> Ready:
         """A connection with ``peer`` is open again, in either direction. What was sent to it before may be lost, so
         what matters is sent again now. Only a hint: it may be false, or come too often."""
-        return self._run(lambda: self._machine.peer_found(peer, now_ms))
+        return self._run(self._machine.peer_found, peer, now_ms)
 
     def propose(self, bodies: Sequence[Buffer], now_ms: int, magic: int = MAGIC_NORMAL) -> Ready:
         """Append one entry per body. Ask `can_accept` first.
@@ -90,7 +93,7 @@ class RaftNode:
         ``generation``: this node's `generation` when the sync began. A sync that began before a cut says nothing
         about entries written again in the same place, so with it such a call is ignored too.
         """
-        return self._run(lambda: self._persisted(position, now_ms, generation))
+        return self._run(self._persisted, position, now_ms, generation)
 
     def truncated(self, end: LogEnd) -> None:
         """The store has carried out ``truncate_to`` and ends there now (where its next entry goes)."""
@@ -102,26 +105,26 @@ class RaftNode:
 
     def read_index(self, token: int, now_ms: int) -> Ready:
         """Ask how far a linearizable read must have applied; answered in ``Ready.reads``, now or later (D8)."""
-        return self._run(lambda: self._read_index(token))
+        return self._run(self._read_index, token)
 
     def transfer(self, to: NodeId | None, now_ms: int) -> Ready:
         """Hand leadership to ``to`` (None: the follower nearest to the end); answered in ``Ready.transfer`` within an
         election time. Appends are refused with LEADER_TRANSFERRING meanwhile."""
-        return self._run(lambda: self._transfer(to, now_ms))
+        return self._run(self._transfer, to, now_ms)
 
     def set_writable(self, writable: bool, now_ms: int) -> Ready:
         """The disk is full, or not any more (D12): a leader then refuses appends with DISK_FULL and hands over, a
         follower refuses pushes, a candidate lets others go first."""
-        return self._run(lambda: self._set_writable(writable, now_ms))
+        return self._run(self._set_writable, writable, now_ms)
 
     def set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> Ready:
         """The entry ``index``, which is committed and applied, says which incarnations count from now on."""
-        return self._run(lambda: self._set_members(index, bound, now_ms))
+        return self._run(self._set_members, index, bound, now_ms)
 
     def set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> Ready:
         """These entries (first and last of each run) are damaged on this disk, and no others: until they are repaired
         this node asks for no votes, and hands over if it leads. A node without peers goes on: nobody has a copy."""
-        return self._run(lambda: self._set_faulty(runs, now_ms))
+        return self._run(self._set_faulty, runs, now_ms)
 
     def repaired(self, entries: Sequence[Entry]) -> None:
         """Entries that were damaged are sound again; `set_faulty` says what is left."""
@@ -136,8 +139,10 @@ class RaftNode:
 
     def deadline_ms(self) -> int:
         """When `tick` should be called next."""
-        transfer = self._machine.transfers.ongoing
-        deadline = min(self._machine.acting.deadline_ms(), self._machine.founding.deadline_ms())
+        machine = self._machine
+        transfer, deadline = machine.transfers.ongoing, machine.acting.deadline_ms()
+        if machine.founding.is_open:
+            deadline = min(deadline, machine.founding.deadline_ms())
         return deadline if transfer is None else min(deadline, transfer.deadline_ms)
 
     def can_accept(self, size: int) -> Code:
@@ -263,11 +268,11 @@ class RaftNode:
         acting = self._machine.acting
         return acting if isinstance(acting, Leader) else None
 
-    def _run(self, call: Callable[[], None]) -> Ready:
+    def _run(self, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Ready:
         if self._halted is not None:
             raise self._halted
         try:
-            call()
+            call(*args, **kwargs)
         except SafetyViolation as violation:
             self._halted = violation
             raise

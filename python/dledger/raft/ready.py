@@ -10,10 +10,10 @@ from dledger.messages.codes import Code
 from dledger.messages.entry import Entry, HardState
 from dledger.messages.membership import Membership
 from dledger.messages.peer import PeerMessage
-from dledger.types import Index, NodeId, Role, Term
+from dledger.types import Index, NodeId, Role, Term, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Fact:
     """Something worth a line in the trace. Never needed for correctness."""
 
@@ -35,7 +35,7 @@ class SafetyViolation(StorageError):
         self.fact = fact
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Finished:
     """The appends ``first`` to ``last``, both included, are answered with ``code``.
 
@@ -47,7 +47,7 @@ class Finished:
     code: Code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Load:
     """Entries for ``peer`` are not cached any more: read from ``begin_index`` on at most ``max_bytes`` (but at least
     one entry) and call ``loaded(peer, entries)``; with no entries when they could not be read."""
@@ -57,7 +57,7 @@ class Load:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ReadDone:
     """The answer to ``read_index(token)``. On SUCCESS the state is linearizable once ``index`` is applied."""
 
@@ -66,7 +66,7 @@ class ReadDone:
     index: Index
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class RoleChange:
     """What this node is from now on, and whom it follows (itself when it leads; None when it knows nobody)."""
 
@@ -75,7 +75,7 @@ class RoleChange:
     leader_id: NodeId | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class TransferDone:
     """The end of a leadership transfer: SUCCESS when ``to`` leads now."""
 
@@ -83,7 +83,7 @@ class TransferDone:
     code: Code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Ready:
     """What the caller must now do, in field order."""
 
@@ -171,6 +171,6 @@ class Outbox:
         )
         self.save = False
         self.truncate_to = self.committed = self.transfer = None
-        self.append, self.messages, self.finished = [], [], []
-        self.load, self.reads, self.facts = [], [], []
+        for collected in (self.append, self.messages, self.finished, self.load, self.reads, self.facts):
+            collected.clear()
         return ready

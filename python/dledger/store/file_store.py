@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, Stor
 from dledger.messages.entry import Entry, HardState, LogEnd
 from dledger.messages.membership import Membership
 from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
-from dledger.store.files import Disk, RealDisk, storage_error
+from dledger.store.files import Disk, RealDisk, StoreFatal, Where, storage_error
 from dledger.store.keeper import Keeper, Keeping
 from dledger.store.logindex import UNIT_SIZE
 from dledger.store.marks import MarkBook
@@ -162,17 +162,14 @@ class FileStore:
         files = self._index.files
         return len(self._data.starts) * self._data.file_size + len(files.starts) * files.file_size
 
-    @contextmanager
-    def _fatal(self, what: str, where: Path | Callable[[], Path]) -> Iterator[None]:
+    def _fatal(self, what: str, where: Where) -> StoreFatal:
         """Turn an error of the disk into the end of this store (D2)."""
         self._check_alive()
-        try:
-            yield
-        except OSError as error:
-            raise self._fail(what, where if isinstance(where, Path) else where(), error) from error
+        return StoreFatal(self._fail, what, where)
 
-    def _fail(self, what: str, where: Path, error: OSError) -> StorageError:
-        self._failed = self._failed or storage_error(what, where, error)
+    def _fail(self, what: str, where: Where, error: OSError) -> StorageError:
+        place = where if isinstance(where, Path) else where()
+        self._failed = self._failed or storage_error(what, place, error)
         return self._failed
 
     def _check_alive(self) -> None:
@@ -368,8 +365,11 @@ class FileStore:
 
     def disk_level(self) -> DiskLevel:
         """See `LogStore.disk_level`."""
-        with self._fatal("measure", self._settings.directory):
+        self._check_alive()
+        try:
             space = self._disk.statvfs(self._settings.directory)
+        except OSError as error:
+            raise self._fail("measure", self._settings.directory, error) from error
         if self._no_room:
             self._keeper.wake()
         return level_of(space, self._settings, self._no_room)

@@ -10,17 +10,38 @@ import errno
 import fcntl
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from dledger.errors import StorageError
 from dledger.store.direct import DirectWriter, is_refusal, pays
-from dledger.types import Buffer
+from dledger.types import Buffer, frozen
 
 IOV_MAX: Final = 1024
+
+
+Where = Path | Callable[[], Path]
+
+
+class StoreFatal:
+    """A context in which an error of the disk ends a store: ``fail(what, where, error)`` says so and returns what is
+    raised instead. Not a generator, because every append and every sync goes through one."""
+
+    __slots__ = ("_fail", "_what", "_where")
+
+    def __init__(self, fail: Callable[[str, Where, OSError], StorageError], what: str, where: Where) -> None:
+        self._fail = fail
+        self._what = what
+        self._where = where
+
+    def __enter__(self) -> None:
+        """Nothing to do before."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise self._fail(self._what, self._where, error) from error
 
 
 def storage_error(what: str, where: Path, error: OSError) -> StorageError:
@@ -40,7 +61,7 @@ def fatal(what: str, where: Path) -> Iterator[None]:
         raise storage_error(what, where, error) from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class DiskSpace:
     """Bytes of the file system that holds a path; ``free`` is what this user may still take."""
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from dledger.messages.entry import Entry
 from dledger.store.segments import SegmentFiles, first_nonzero
-from dledger.types import Index, Term
+from dledger.types import Index, Term, frozen
 
 UNIT: Final = struct.Struct(">iqiqq")
 UNIT_SIZE: Final = 32
 assert UNIT.size == UNIT_SIZE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Unit:
     """Where an entry lies."""
 

@@ -31,10 +31,10 @@ class MarkBook:
     def raise_to(self, durable: LogEnd, commit: Index) -> None:
         """The log is durable up to there."""
         with self._changing:
-            mark = replace(self.mark, durable=durable, commit=commit)
-            if mark == self.mark:
+            if durable == self.mark.durable and commit == self.mark.commit:
                 return
-            self.mark, self.stale = mark, True
+            mark = self.mark = replace(self.mark, durable=durable, commit=commit)
+            self.stale = True
         if self._writing.acquire(blocking=False):  # else somebody who settles the mark writes it, or the next sync
             try:
                 self._slots.write(mark.pack())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final
 
 from dledger.checksum import crc32
@@ -25,13 +24,13 @@ from dledger.store.recovery import rebuild_index
 from dledger.store.scan import Chain
 from dledger.store.segments import SegmentFiles
 from dledger.store.state import EMPTY_LOG, FIRST
-from dledger.types import Buffer, Index, Term
+from dledger.types import Buffer, Index, Term, frozen
 
 MAX_PREAD: Final = 8 << 20
 """Neighbouring bodies are fetched together up to so many bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class View:
     """What of the files is the log, at one moment."""
 

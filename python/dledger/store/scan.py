@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from dledger.checksum import crc32
 from dledger.messages.entry import HEADER, HEADER_SIZE, MAGIC_BLANK, MIN_BLANK_SIZE, Entry, LogEnd, body_is_sound, parse
 from dledger.store.segments import CHUNK, SegmentFiles, first_nonzero
-from dledger.types import Buffer, Index, Position
+from dledger.types import Buffer, Index, Position, frozen
 
 MAX_MAGIC: Final = 3
 
@@ -52,14 +51,14 @@ class Chain:
         self._seeds = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Good:
     """A sound entry."""
 
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Bad:
     """Damage with more of the log behind it. ``first > last``: no entry is hit, only padding behind ``last``."""
 
@@ -71,7 +70,7 @@ class Bad:
     """Where the log goes on."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Padding:
     """The rest of a file, behind its last entry."""
 
@@ -79,7 +78,7 @@ class Padding:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Finish:
     """Nothing to believe from ``pos`` on. An empty ``reason``: only zeros are there."""
 

@@ -7,12 +7,11 @@ ever says too little, never too much: it is written without waiting after each s
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from dledger.messages.entry import HardState, LogEnd
 from dledger.store.api import Identity
-from dledger.types import NO_INDEX, Index, NodeId, Position, Term
+from dledger.types import NO_INDEX, Index, NodeId, Position, Term, frozen
 
 STATE_FILE: Final = "state"
 MARK_FILE: Final = "mark"
@@ -24,7 +23,7 @@ _STATE: Final = struct.Struct(">qqQQQHHH")
 _MARK: Final = struct.Struct(">qqqIqqqIq16sqqqB")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class StateRecord:
     """Who this is and what it promised; the file sizes too, because files of another size mean another log."""
 
@@ -66,7 +65,7 @@ class StateRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Mark:
     """How far the disk is known to hold what was written.
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TextIO
+
+from dledger.types import frozen
 
 NEVER: Final = 1 << 62
 """``returned_ns`` of a call that did not come back."""
@@ -43,7 +45,7 @@ class Outcome(Enum):
     """Indefinite: it may have happened, may happen still, or never."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Operation:
     """One call on one partition.
 

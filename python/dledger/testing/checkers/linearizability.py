@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from dledger.testing.checkers.anomaly import Anomaly, Finding
 from dledger.testing.checkers.history import NEVER, Kind, Operation, Outcome, in_pieces
 from dledger.testing.checkers.places import WRITES, end_of, is_fresh_end, offsets_of
+from dledger.types import frozen
 
 MAX_CONFIGURATIONS = 100_000
 """More than these at one time, and the search gives up; histories of a log have a handful."""
@@ -34,7 +35,7 @@ class TooHard(Exception):
     """The history has more configurations than `MAX_CONFIGURATIONS`: too many unanswered appends at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Configuration:
     """One way in which the past can have been: how long the log is, and which pending calls have happened.
 

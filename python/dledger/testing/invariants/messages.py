@@ -44,23 +44,23 @@ def _check_acknowledged(view: View, message: PushEntryResponse) -> None:
 
 def check_limits(view: View) -> None:
     """I19: queues and windows of a node are within what its configuration says."""
-    config, log = view.machine.config, view.log
+    log, leader = view.log, view.machine.acting
     cache = log._cache
     live = len(cache) - log._head
     if live > 1 and cache[-1].end_pos - cache[log._head].pos > log._cache_bytes:
         raise Broken("I19", f"{view} keeps {live} entries in memory, more than {log._cache_bytes} bytes")
     if log._head and log._head * 4 >= len(cache):
         raise Broken("I19", f"{view} keeps {log._head} entries in memory that it has given up, beside {live}")
-    leader = view.machine.acting
     if not isinstance(leader, Leader):
         return
+    config = view.machine.config
     pending = leader.acks.pending_bytes
     if pending > config.pending_bytes + config.max_body_bytes + 4096:
         raise Broken("I19", f"{view} has {pending} bytes pending, {config.pending_bytes} are allowed")
+    # a push counts with the padding between its entries: less than one entry at the end of each file
+    most = config.push_window_bytes + 2 * max(config.push_batch_bytes, config.segment_bytes)
     for peer, dispatcher in leader.dispatchers.items():
         flying, size = len(dispatcher._in_flight), dispatcher._in_flight_bytes
-        # a push counts with the padding between its entries: less than one entry at the end of each file
-        most = config.push_window_bytes + 2 * max(config.push_batch_bytes, config.segment_bytes)
         if flying > MAX_IN_FLIGHT + 1 or size > most or (flying == 0) != (size == 0):
             raise Broken("I19", f"{view} has {flying} pushes of {size} bytes in flight to {peer}")
 

@@ -257,7 +257,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         if not self.dead:
             self._ready.append(handle)
             if not self._turn_due and not self.paused:
-                self._wake()
+                self._turn_due = True
+                self.scheduler.at(self._busy_until_ns, self._turn)
         return handle
 
     def call_soon_threadsafe(  # type: ignore[override]
