@@ -9,7 +9,7 @@ import pytest
 from dledger.catalog.catalog import Catalog
 from dledger.catalog.listing import list_progress
 from dledger.messages.codes import Code
-from dledger.messages.command import CommitOffsets, CommitProgress, DeleteTopic, HoldRetention
+from dledger.messages.command import CommitOffsets, CommitProgress, DeleteGroup, DeleteTopic, HoldRetention
 
 
 def commit(log: Any, name: str = "g", time_ms: int = 77, **spans: dict[int, int]) -> Code:
@@ -108,6 +108,19 @@ def test_a_hold_ends_with_its_topic(log: Any) -> None:
     hold(log)
     log.run(DeleteTopic(name="t"))
     assert held(log) == []
+
+
+def test_a_deleted_group_holds_nothing_and_has_no_offsets_when_it_is_made_again(log: Any) -> None:
+    log.data(5)
+    commit(log, t={0: 3})
+    hold(log)
+    for _ in range(2):
+        assert log.run(DeleteGroup(consumer_group="g")).code is Code.SUCCESS
+    assert log.catalog.groups() == ()
+    assert held(log) == []
+    commit(log, t={1: 0})
+    assert log.catalog.group("g") == {"t": {1: 0}}
+    assert not log.catalog.consumer_groups.by_name["g"].holds
 
 
 def test_groups_come_back_from_a_snapshot_with_their_holds_and_times(log: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,10 +17,13 @@ from dledger.messages.command import (
     AbortTransaction,
     AddPartitions,
     CommitOffsets,
+    CommitProgress,
     CommitTransaction,
     CreateTopic,
+    DeleteGroup,
     DeleteTopic,
     Expire,
+    HoldRetention,
     InitProducer,
     OpenStage,
     StageSum,
@@ -43,6 +48,9 @@ STEPS = st.lists(
         st.tuples(st.just("abort"), WRITERS, SMALL, st.lists(st.integers(0, 9), max_size=2)),
         st.tuples(st.just("expire"), st.sampled_from([0, 10, 60, SESSION_MS])),
         st.tuples(st.just("mark"), NAMES, SMALL, st.integers(0, 20)),
+        st.tuples(st.just("tell"), NAMES, SMALL, st.integers(0, 20), st.booleans()),
+        st.tuples(st.just("hold"), st.booleans()),
+        st.tuples(st.just("forget")),
     ),
     max_size=60,
 )
@@ -59,6 +67,7 @@ class Model:
         self.stages: dict[int, dict[str, Any]] = {}
         self.commits: dict[str, tuple[int, dict[str, Any]]] = {}
         self.groups: dict[str, dict[int, int]] = {}
+        self.holds = False
         self.ids = 0
         self.producers = 0
 
@@ -186,6 +195,7 @@ class Run:
             assert [span[1:] for span in log.spans(*where)] == batches
         assert {name: log.catalog.group("g")[name] for name in log.catalog.group("g")} == model.groups
         assert sorted(log.catalog.transactions.stages) == sorted(model.stages)
+        self.check_hold()
         self.snapshots.append(log.catalog.snapshot())
 
     @property
@@ -296,7 +306,43 @@ class Run:
                 session["used"] = False
 
     def mark(self, name: str, number: int, offset: int) -> None:
-        code = self.log.run(CommitOffsets(consumer_group="g", offsets={name: {number: offset}})).code
+        self.told(CommitOffsets(consumer_group="g", offsets={name: {number: offset}}), name, number, offset)
+
+    def tell(self, name: str, number: int, offset: int, right: bool) -> None:
+        there = self.log.catalog.topics_state.by_name.get(name)
+        log_id = there.log_id if there is not None and right else "another"
+        offsets = {name: {number: offset}}
+        command = CommitProgress(consumer_group="g", offsets=offsets, log_ids={name: log_id}, time_ms=self.now)
+        self.told(command, name, number if right else 9, offset)
+
+    def hold(self, hold: bool) -> None:
+        assert self.log.run(HoldRetention(consumer_group="g", hold=hold)).code is Code.SUCCESS
+        self.model.holds = hold
+
+    def forget(self) -> None:
+        assert self.log.run(DeleteGroup(consumer_group="g")).code is Code.SUCCESS
+        self.model.groups, self.model.holds = {}, False
+
+    def check_hold(self) -> None:
+        """Nothing that the group has not processed lies before the entry from which on it holds."""
+        wanted = [
+            index
+            for name, offsets in self.model.groups.items()
+            for number, offset in offsets.items()
+            for end, index in self.ends_of(self.model.topics[name][0], number)
+            if end > offset
+        ]
+        held = [hold.index for hold in self.log.catalog.consumer_groups.holds()]
+        assert bool(held) == (self.model.holds and bool(wanted))
+        assert not held or held[0] <= min(wanted)
+
+    def ends_of(self, topic_id: int, number: int) -> Iterator[tuple[int, int]]:
+        """(end offset, entry) of each batch."""
+        batches = self.model.batches[topic_id, number]
+        return zip(itertools.accumulate(count for count, _ in batches), (index for _, index in batches), strict=True)
+
+    def told(self, command: CommitOffsets | CommitProgress, name: str, number: int, offset: int) -> None:
+        code = self.log.run(command).code
         topic_id, partitions = self.model.topics.get(name, (0, 0))
         if number >= partitions:
             assert code is Code.UNKNOWN_TOPIC

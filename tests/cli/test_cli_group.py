@@ -134,6 +134,9 @@ def test_consumer_groups_show_how_far_they_are_behind(group: EmbeddedGroup) -> N
     assert "yes" in out("groups", "readers", "--hold", "-b", servers)
     assert "yes" not in out("groups", "readers", "--release", "-b", servers)
     assert "which group" in run("groups", "--release", "-b", servers).stderr
+    assert "did you mean 'readers'" in run("groups", "reader", "--delete", "-b", servers).stderr
+    assert out("groups", "readers", "--delete", "-b", servers) == "group readers is deleted\n"
+    assert json.loads(out("groups", "--json", "-b", servers)) == []
 
 
 def test_leadership_is_handed_to_the_node_that_is_named(group: EmbeddedGroup) -> None:

@@ -30,6 +30,7 @@ from dledger.messages.command import (
     CommitProgress,
     CommitTransaction,
     CreateTopic,
+    DeleteGroup,
     DeleteTopic,
     EvolveSchema,
     Expire,
@@ -191,6 +192,8 @@ class Catalog:
                 return self.transactions.abort(command)
             case CommitOffsets() | CommitProgress():
                 return self.consumer_groups.commit(command)
+            case DeleteGroup():
+                return self.consumer_groups.delete(command)
             case HoldRetention():
                 return self.consumer_groups.hold(command)
             case Admit():

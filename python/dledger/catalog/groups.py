@@ -11,7 +11,7 @@ from dledger.catalog.topics import Topics
 from dledger.config import check_name
 from dledger.errors import ConfigError
 from dledger.messages.codes import Code
-from dledger.messages.command import CommitOffsets, CommitProgress, HoldRetention
+from dledger.messages.command import CommitOffsets, CommitProgress, DeleteGroup, HoldRetention
 
 _DONE: Final = CommandResult(Code.SUCCESS)
 
@@ -90,6 +90,11 @@ class Groups:
             self.by_name.setdefault(command.consumer_group, Group()).holds = True
         elif command.consumer_group in self.by_name:
             self.by_name[command.consumer_group].holds = False
+        return _DONE
+
+    def delete(self, command: DeleteGroup) -> CommandResult:
+        """Forget a group; without effect when there is none."""
+        self.by_name.pop(command.consumer_group, None)
         return _DONE
 
     def forget_topic(self, topic_id: int) -> None:

@@ -64,14 +64,24 @@ def _pid(node: str, processes: dict[str, int | None]) -> dict[str, int | None]:
 @click.command()
 @click.argument("name", required=False)
 @click.option("--hold/--release", "hold", default=None, help="Let NAME hold retention back, or no longer.")
+@click.option("--delete", is_flag=True, help="Forget NAME.")
 @group_options
 @json_option
-def groups(name: str | None, hold: bool | None, bootstrap: str, timeout: float, as_json: bool) -> None:
+def groups(
+    name: str | None, hold: bool | None, delete: bool, bootstrap: str, timeout: float, as_json: bool
+) -> None:
     """List consumer groups and their lag, or with NAME one group's by partition: rows, stored bytes, seconds."""
-    if hold is not None and name is None:
+    if name is None and (hold is not None or delete):
         raise ConfigError("which group? Name it, as in: dledger groups NAME --release")
     with open_client(bootstrap, timeout) as client:
-        if hold is not None and name is not None:
+        if name is not None and (hold or delete) and name not in (known := client.groups()):
+            there = ", ".join(known) or "none"
+            raise ConfigError(f"there is no group {name!r}{nearest(name, known)}; there are: {there}")
+        if name is not None and delete:
+            client.delete_group(name)
+            click.echo(f"group {name} is deleted")
+            return
+        if name is not None and hold is not None:
             client.hold_retention(name, hold)
         if name is not None:
             _print_lag(client.lag(name), as_json)

@@ -330,6 +330,10 @@ class AsyncClient:
         """See `Client.hold_retention`."""
         await self._run(operations.hold_retention(group, hold))
 
+    async def delete_group(self, group: str) -> None:
+        """See `Client.delete_group`."""
+        await self._run(operations.delete_group(group))
+
     async def lag(self, group: str) -> list[Lag]:
         """See `Client.lag`."""
         return await self._run(state.lag(self.core, group))

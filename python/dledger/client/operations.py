@@ -34,6 +34,7 @@ from dledger.messages.command import (
     CommitProgress,
     CommitTransaction,
     CreateTopic,
+    DeleteGroup,
     DeleteTopic,
     HoldRetention,
     InitProducer,
@@ -237,6 +238,11 @@ def hold_retention(consumer_group: str, hold: bool) -> Operation[None]:
     check_name("consumer group", consumer_group)
     what = f"{'hold back' if hold else 'let go'} retention for group {consumer_group!r}"
     yield from execute(HoldRetention(consumer_group=consumer_group, hold=hold), what)
+
+
+def delete_group(name: str) -> Operation[None]:
+    check_name("consumer group", name)
+    yield from execute(DeleteGroup(consumer_group=name), f"delete group {name!r}")
 
 
 def group(name: str) -> Operation[GroupOffsets]:

@@ -194,6 +194,11 @@ class Questions(ABC):
         ``hold_retention_bytes``; with False no longer. Only partitions of which it has committed an offset."""
         self._run(operations.hold_retention(group, hold))
 
+    def delete_group(self, group: str) -> None:
+        """Forget a consumer group: its offsets, and that it held retention back. One that is not there is no error; a
+        query that runs in it makes it anew with its next micro-batch."""
+        self._run(operations.delete_group(group))
+
     def lag(self, group: str) -> list[Lag]:
         """How far a consumer group is behind, by partition, in rows, stored bytes and seconds; empty for a group that
         has committed nothing."""

@@ -107,6 +107,13 @@ class CommitProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroup:
+    """Forget a consumer group: what it has processed, and that it held retention back."""
+
+    consumer_group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRetention:
     """What a consumer group has not processed is to be kept over its time (``hold``), or no longer."""
 
@@ -151,5 +158,6 @@ Command = (
     | AddPartitions
     | CommitProgress
     | HoldRetention
+    | DeleteGroup
     | EvolveSchema
 )

@@ -65,6 +65,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     11: command.CommitProgress,
     12: command.HoldRetention,
     13: command.EvolveSchema,
+    14: command.DeleteGroup,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}
