@@ -112,6 +112,7 @@ class Nemesis:
             node.disk.sync_ns = 500 * US
             if node.loop is not None:
                 node.loop.resume()
+                node.loop.hurry()
             else:
                 self.group.restart_soon(node)
 
@@ -264,6 +265,8 @@ class Nemesis:
 
             def mend() -> None:
                 disk.sync_ns = self.world.plan.sync_us * US
+                if node.loop is not None:
+                    node.loop.hurry()
 
             self._later(500, 10_000, mend)
 
