@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import appends, availability, costs, failures, machine, planning, spark
+from benchmarks import appends, availability, costs, failures, machine, planning, spark, typed
 from benchmarks.floors import FLOORS
 from benchmarks.report import Report
 
@@ -20,6 +20,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "latency": appends.latency,
     "costs": costs.costs,
     "spark": spark.spark,
+    "typed": typed.typed,
     "planning": planning.planning,
     "failover": failures.failover,
     "handover": availability.handover,

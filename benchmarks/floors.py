@@ -11,6 +11,8 @@ from benchmarks.failures import FAILOVER, START
 from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
 from benchmarks.report import BYTES, Floor, Report
 from benchmarks.spark import NOTHING, READ, WRITE
+from benchmarks.typed import NESTED, RATIO
+from benchmarks.typed import READ as TYPED_READ
 
 
 def median(section: str, name: str) -> Callable[[Report], float]:
@@ -40,6 +42,8 @@ FLOORS = (
           share(WRITE, "dledger, 3 replicas", NOTHING.format("sink")), 0.35, True),
     Floor("Spark batch write, share of the do-nothing sink, 1 replica",
           share(WRITE, "dledger, 1 replica", NOTHING.format("sink")), 0.55, True),
+    Floor("Spark batch read of typed rows, times as fast as from_json", median(TYPED_READ, RATIO), 5, True),
+    Floor("the same, nested rows", median(TYPED_READ + NESTED, RATIO), 5, True),
     Floor("1 MiB appends, 3 replicas",
           median(THROUGHPUT, "1 MiB, 16 in flight, 3 replicas" + BYTES), 270, True, "MB/s",
           bare=median(COSTS, BARE_MANY)),

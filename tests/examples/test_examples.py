@@ -21,6 +21,9 @@ SHOWS = {
     "06_embed_a_node.py": [r"this application's node is LEADER", r"rows: 1000"],
     "07_watch_a_stream.py": [r"rows in progress: (\d+) of \1 records", r"largest lag: [1-9]\d* records, at the end 0",
                              r"drawn in \S+\.png|pip install"],
+    "08_typed_topic.py": [r"price: struct", r"refused:\n  ! id int", r"\|\s*web\|\s*1000\|\s*5000000999\|",
+                          r"version 1 has id, customer, items, price\n", r'customer-9 {"id":999,.*"currency":"EUR"}}',
+                          r"rows: 2000"],
 }  # fmt: skip
 
 

@@ -11,9 +11,10 @@ import pytest
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.messages.codes import Code
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, LogEnd, stamp
+from dledger.store.api import Fault
 from dledger.store.file_store import open_store
 from dledger.store.verify import verify_store
-from dledger.types import Role
+from dledger.types import Index, Role
 
 KIB = 1 << 10
 
@@ -270,6 +271,29 @@ def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_so
         assert await read_all(group, server, topic, 21) == expected(topic, range(21))
 
     play(story, scrub_bytes_per_s=0, cache_bytes=1000)
+
+
+def test_damage_that_retention_takes_is_damage_no_more(play: Callable[..., None]) -> None:
+    """Nobody has a copy of it, and a node that waited for one would never lead again."""
+
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        node = await group.leader()
+        for other in group.nodes.values():
+            other.repairs._send = lambda message: None
+        node.repairs.found((Fault(Index(3), Index(5), 0, "a file", "rot"),))
+        assert faulty(node)
+        client = await group.client(await group.leader())
+        for _ in range(120):
+            answer = await client.append(body(topic, bytes(20_000)))
+            if answer.code is not Code.SUCCESS:
+                client = await group.client(await group.leader())
+        await group.until(lambda: node.store.begin_index > 5)
+        await group.until(lambda: not faulty(node))
+        assert node.raft._log.faulty == ()
+
+    sizes = {"segment_bytes": 256 * KIB, "max_body_bytes": 64 * KIB, "checkpoint_bytes": 100 * KIB}
+    play(story, retention_bytes=512 * KIB, **sizes)
 
 
 def test_damage_that_everybody_has_is_reported_by_offset_and_never_served(play: Callable[..., None]) -> None:
