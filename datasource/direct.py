@@ -9,7 +9,8 @@ from contextlib import suppress
 import pyarrow as pa
 
 from dledger.client import Appended, Client, Producer
-from dledger.errors import DLedgerError
+from dledger.errors import DLedgerError, TopicRecreated
+from dledger.messages.client import TopicInfo
 
 
 class Appends:
@@ -22,16 +23,20 @@ class Appends:
         self._failures: list[BaseException] = []
         self._lock = threading.Lock()
 
-    def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
+    def append_batch(self, topic: str | TopicInfo, partition: int, batch: pa.RecordBatch) -> None:
         """Append a batch; waits only while too much is in flight.
 
         Raises:
+            TopicRecreated: the topic that was described is another one by now.
             DLedgerError: this batch or one before it was not appended, or (OutcomeUnknown) perhaps not.
         """
         self._check()
-        producer = self._producers.get(topic)
+        name = topic if isinstance(topic, str) else topic.name
+        producer = self._producers.get(name)
         if producer is None:
-            producer = self._producers[topic] = self._client.producer(topic)
+            producer = self._producers[name] = self._client.producer(name)
+            if not isinstance(topic, str) and self._client.known_topic(name).log_id != topic.log_id:
+                raise TopicRecreated(f"topic {name!r} was deleted and created again while it was written: write again")
         producer.append_batch(partition, batch).add_done_callback(self._done)
 
     def _done(self, future: Future[Appended]) -> None:

@@ -76,8 +76,12 @@ OPTIONS: Final = (
            "warn and read the new one from its first record."),
     Option("fetch.maxWaitMs", "200", STREAM, "How long an idle query's question for new records waits at the leader, "
            "in ms. New records end it at once; other sources of the query wait as long."),
-    Option("includeHeaders", "false", READ, "Add the column `headers`."),
-    Option("includeMetadata", "false", READ, "Add the columns `term`, `entryIndex` and `size`."),
+    Option("includeHeaders", "false", READ, "Add the column `headers` to keys and values."),
+    Option("includeMetadata", "false", READ, "Add the columns `term`, `entryIndex` and `size`; to a "
+           "typed topic's columns `_record`, a struct of topic, partition, offset, timestamp, term and entryIndex."),
+    Option("schemaVersion", "the newest one", READ, "The version of a typed topic's columns to read it under."),
+    Option("valueFormat", "", READ, "`json`: read typed topics as keys and values, like raw ones; the value is the row "
+           "as JSON."),
     Option("metadata", "", BATCH, "Read what the log knows of itself in place of records: `topics`, `partitions`, "
            "`groups`, `commits`, `nodes` or `entries`; see below."),
     Option("startingEntry", "the first kept", BATCH, "Of `metadata` commits and entries: from this entry of the log "
@@ -86,6 +90,15 @@ OPTIONS: Final = (
     Option("createTopic.partitions", "1", WRITE, "Partitions of a topic that is created; one that exists with another "
            "number is an error."),
     Option("createTopic.description", "", WRITE, "A text for people, kept with a topic that is created."),
+    Option("topicType", "as the topic or the frame is", WRITE, "`raw`: keys and values, as in Kafka. `typed`: a "
+           "frame's own columns, as they are. A topic that is there says it itself; a new one is raw when the frame "
+           "has a column `value` and no other columns than a record's."),
+    Option("schemaEvolution", "none", WRITE, "What a frame may do to a typed topic's columns: `none`, or `add` new "
+           "nullable ones and wider numbers. Columns that it lacks are null, narrower numbers are widened either way."),
+    Option("keyColumn", "", WRITE, "The column of a typed topic whose value, as text, chooses the partition and is the "
+           "key. Kept with the topic's columns; set it with the first frame."),
+    Option("timeColumn", "", WRITE, "The column of a typed topic with each row's event time, by which it is found. "
+           "Kept with the topic's columns; without one it is the time of the write."),
     Option("partitioner", "murmur2", WRITE, "Where rows go that have no value in a column `partition`. `murmur2`: by "
            "key, to the partition that Kafka's own clients choose; rows without a key one batch after the other. "
            "`roundRobin`: row by row, whatever the key. `explicit`: nowhere, each row must say it."),

@@ -71,6 +71,16 @@ class Options:
     create_partitions: int | None = None
     create_settings: dict[str, Any] = field(default_factory=dict)
     """Of a topic that is created, beside its partitions."""
+    topic_type: str = ""
+    """``raw``, ``typed``, or empty: as the topic or the frame is."""
+    evolves: bool = False
+    """Whether a frame may change a typed topic's columns."""
+    key_column: str = ""
+    time_column: str = ""
+    schema_version: int | None = None
+    """None: the newest one."""
+    as_json: bool = False
+    """Typed topics are read as keys and values."""
     partitioner: str = "murmur2"
     exactly_once: bool = True
     compression: str = "none"
@@ -128,6 +138,12 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         create_topic=_creates(values, not servers),
         create_partitions=_limit(values, "createTopic.partitions"),
         create_settings={name: values[CREATE + name] for name in ("description",) if CREATE + name in values},
+        topic_type=_word(values, "topicType", ("", "raw", "typed")),
+        evolves=_word(values, "schemaEvolution", ("none", "add")) == "add",
+        key_column=values.get("keyColumn", "").strip(),
+        time_column=values.get("timeColumn", "").strip(),
+        schema_version=_limit(values, "schemaVersion"),
+        as_json=_as_json(values),
         partitioner=_word(values, "partitioner", ("murmur2", "roundRobin", "explicit")),
         exactly_once=_exactly_once(values),
         compression=_word(values, "compression", ("none", "lz4", "zstd")),
@@ -321,13 +337,25 @@ def _exactly_once(values: Mapping[str, str]) -> bool:
     return once
 
 
+def _as_json(values: Mapping[str, str]) -> bool:
+    as_json = _word(values, "valueFormat", ("", "json")) == "json"
+    if as_json and "schemaVersion" in values:
+        raise ConfigError(
+            "option 'schemaVersion' says nothing to 'valueFormat' json, which shows each row as it was written: leave "
+            "one of them away"
+        )
+    return as_json
+
+
 def _word(values: Mapping[str, str], name: str, words: Sequence[str]) -> str:
     """One of ``words``, in any case; without the option the first."""
     word = values.get(name, words[0]).strip().lower()
     for known in words:
         if word == known.lower():
             return known
-    raise ConfigError(f"option {name!r} is {values[name]!r}: write {', '.join(words[:-1])} or {words[-1]}")
+    said = [known for known in words if known]
+    choice = " or ".join(filter(None, (", ".join(said[:-1]), said[-1])))
+    raise ConfigError(f"option {name!r} is {values[name]!r}: write {choice}")
 
 
 __all__ = ["DEFAULT_BYTES", "Limits", "Options", "need_group", "need_topics", "parse_options"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from dledger.batch.columns import Columns
+from dledger.batch.json_rows import as_records
 from dledger.datasource.bounds import Bound, Kind
 from dledger.datasource.log import Address, Log, fetch
 from dledger.datasource.loss import check_order, keep_or_fail, report
@@ -17,10 +19,11 @@ from dledger.datasource.offsets import Positions
 from dledger.datasource.option_table import BATCH
 from dledger.datasource.options import Options, need_group, need_topics, parse_options
 from dledger.datasource.planning import Shape, Slice, plan
+from dledger.datasource.reading import check_kind, columns_to_read
 from dledger.datasource.resolving import Edges, resolve
-from dledger.datasource.rows import table_rows
-from dledger.datasource.schema import check_read_schema
+from dledger.datasource.rows import Body, table_rows
 from dledger.datasource.sql import HINT
+from dledger.datasource.typed_rows import typed_rows
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.messages.client import TopicInfo
 
@@ -38,6 +41,10 @@ class LogSlice(InputPartition):
     headers: bool
     metadata: bool
     fail_on_data_loss: bool
+    log_id: str = ""
+    typed: bool = False
+    columns: Columns | None = None
+    """What is read of a typed topic; None: keys and values."""
 
 
 class LogReader(DataSourceReader):
@@ -47,7 +54,7 @@ class LogReader(DataSourceReader):
         self.options = parse_options(options, BATCH)
         need_group(self.options, HINT)
         need_topics(self.options)
-        check_read_schema(schema, self.options.include_headers, self.options.include_metadata)
+        self.columns = columns_to_read(self.options, schema, Log(self.options))
         starting, ending = self.options.starting, self.options.ending
         if starting is not None and starting.kind is Kind.LATEST:
             raise ConfigError("'startingOffsets' latest would read nothing in a batch: write earliest or JSON")
@@ -68,7 +75,7 @@ class LogReader(DataSourceReader):
         ends = resolve(self.options.ending or Bound(Kind.LATEST, "endingOffsets"), edges, log)
         check_order(starts, ends, f"{_said(self.options.starting)} and {_said(self.options.ending)}")
         starts = keep_or_fail(starts, ends, edges.begins, self.options.fail_on_data_loss)
-        return plan_slices(log, self.options, infos, starts, ends)
+        return plan_slices(log, self.options, infos, starts, ends, self.columns)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_slice(partition)
@@ -79,25 +86,39 @@ def _said(bound: Bound | None) -> str:
 
 
 def plan_slices(
-    log: Log, options: Options, infos: Mapping[str, TopicInfo], starts: Positions, ends: Positions
+    log: Log,
+    options: Options,
+    infos: Mapping[str, TopicInfo],
+    starts: Positions,
+    ends: Positions,
+    columns: Columns | None = None,
 ) -> list[InputPartition]:
-    """The tasks that read [starts, ends)."""
+    """The tasks that read [starts, ends), under these columns of typed topics or as keys and values.
+
+    Raises:
+        ConfigError: a topic is raw, and columns are to be read.
+    """
+    for topic in ends:
+        check_kind(infos[topic], columns)
     shape = Shape(options.min_partitions, options.max_task_records, options.max_task_bytes, os.cpu_count() or 2)
     slices = plan(starts, ends, log.split, shape)
-    return [_input(log.found(), options, infos[one.topic].topic_id, one) for one in slices]
+    return [_input(log.found(), options, infos[one.topic], one, columns) for one in slices]
 
 
-def _input(address: Address, options: Options, topic_id: int, one: Slice) -> LogSlice:
+def _input(address: Address, options: Options, info: TopicInfo, one: Slice, columns: Columns | None) -> LogSlice:
     return LogSlice(
         address,
         one.topic,
-        topic_id,
+        info.topic_id,
         one.partition,
         one.start,
         one.end,
         options.include_headers,
         options.include_metadata,
         options.fail_on_data_loss,
+        info.log_id,
+        info.typed,
+        columns,
     )
 
 
@@ -113,8 +134,7 @@ def read_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
     while start < given.end:
         try:
             bodies = fetch(given.address, given.topic_id, given.partition, start, given.end)
-            at = (given.topic, given.partition, start, given.end)
-            for rows in table_rows(bodies, *at, given.headers, given.metadata):
+            for rows in _rows(given, bodies, start):
                 yield rows
                 start += rows.num_rows
         except OffsetOutOfRange as error:
@@ -123,6 +143,21 @@ def read_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
             kept = min(error.begin, given.end)
             report([f"{given.topic}/{given.partition} offsets {start} to {kept - 1}"], given.fail_on_data_loss)
             start = kept
+
+
+def _rows(given: LogSlice, bodies: Iterable[Body], start: int) -> Iterator[pa.RecordBatch]:
+    at = (given.topic, given.partition, start, given.end)
+    if not given.typed:
+        return table_rows(bodies, *at, given.headers, given.metadata)
+    info = TopicInfo(name=given.topic, topic_id=given.topic_id, log_id=given.log_id, partitions=given.partition + 1)
+    client = given.address.client()
+
+    def schemas(version: int) -> Columns:
+        return client.schema(info, version)
+
+    if given.columns is not None:
+        return typed_rows(bodies, *at, schemas, given.columns, given.metadata)
+    return table_rows(bodies, *at, given.headers, given.metadata, lambda body: as_records(body, schemas))
 
 
 __all__ = ["LogReader", "LogSlice", "plan_slices", "read_slice"]

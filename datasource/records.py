@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dledger.batch.records import RECORD_SCHEMA
+from dledger.batch.typed import convert, key_bytes, stamped
 from dledger.config import MIB
-from dledger.datasource.partitioner import binary_parts, partitions_for
-from dledger.datasource.rows import number_column
+from dledger.datasource.partitioner import binary_parts
 from dledger.datasource.schema import WriteColumns
+from dledger.datasource.spreading import Spread, groups
+from dledger.datasource.typed import TypedTopic
 from dledger.errors import ConfigError
 
 LEAST_BYTES: Final = MIB
@@ -30,12 +29,7 @@ Routed = tuple[str, int, pa.RecordBatch]
 
 
 class Router:
-    """Sends each row of a frame to its topic and partition.
-
-    A row's partition is, in this order: its column ``partition``; by its key, as Kafka does; one for the whole batch,
-    another one each time, starting at ``first``. With ``roundRobin`` each row has the next one; with ``explicit`` only
-    the column counts.
-    """
+    """Sends each row of a frame to its topic and partition (see `dledger.datasource.spreading`)."""
 
     def __init__(
         self,
@@ -48,8 +42,7 @@ class Router:
         self._columns = columns
         self._topic = topic
         self._partitions_of = partitions_of
-        self._turn = first
-        self._partitioner = partitioner
+        self._spread = Spread(partitioner, first)
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """The parts of ``batch``; rows of one partition keep their order.
@@ -58,7 +51,7 @@ class Router:
             ConfigError: a row has no topic, or a partition that its topic does not have.
             TopicNotFound: and topics are not to be created.
         """
-        self._turn += 1
+        self._spread.next_batch()
         records = self.records(batch)
         if self._topic:
             yield from self._to_partitions(self._topic, records, batch)
@@ -72,7 +65,7 @@ class Router:
             yield from self._to_partitions(topics[0], records, batch)
             return
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        for code, rows in _groups(codes):
+        for code, rows in groups(codes):
             yield from self._to_partitions(topics[code], records.take(rows), batch.take(rows))
 
     def records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -91,65 +84,36 @@ class Router:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _to_partitions(self, topic: str, records: pa.RecordBatch, batch: pa.RecordBatch) -> Iterator[Routed]:
-        count = self._partitions_of(topic)
         asked = batch.column(self._columns.partition) if self._columns.partition >= 0 else None
-        if asked is not None and asked.null_count and self._partitioner == "explicit":
-            raise ConfigError(
-                "column 'partition' is null in some rows, and option 'partitioner' is explicit: fill it, or set the "
-                "option to murmur2 to have these rows spread by key"
-            )
-        if asked is not None and asked.null_count == len(asked):
-            asked = None
-        if asked is not None:
-            low, high = pc.min_max(asked).as_py().values()
-            if low < 0 or high >= count:
-                wrong = low if low < 0 else high
-                raise ConfigError(
-                    f"column 'partition' has {wrong}, but topic {topic!r} has partitions 0 to {count - 1}: drop the "
-                    "column to have rows spread by key, or create the topic with more partitions"
-                )
-        if count == 1:
-            yield topic, 0, records
-            return
-        if self._partitioner == "roundRobin":
-            turns = (np.arange(records.num_rows, dtype=np.int64) + self._turn) % count
-            self._turn = (self._turn + records.num_rows - 1) % count  # route() has added one
-            for partition, rows in _groups(turns):
-                yield topic, partition, records.take(rows)
-            return
-        keyed = "key" in records.schema.names
-        if asked is None and not keyed:
-            yield topic, self._turn % count, records
-            return
-        for partition, rows in _groups(self._partitions(asked, records if keyed else None, count, records.num_rows)):
-            yield topic, partition, records.take(rows)
-
-    def _partitions(
-        self, asked: pa.Array | None, keyed: pa.RecordBatch | None, count: int, rows: int
-    ) -> npt.NDArray[np.int64]:
-        if keyed is None:
-            chosen = np.full(rows, self._turn % count, np.int64)
-        else:
-            keys = keyed.column("key")
-            chosen = partitions_for(keys, count)
-            if keys.null_count:
-                chosen[keys.is_null().to_numpy(zero_copy_only=False)] = self._turn % count
-        if asked is None:
-            return chosen
-        given = asked.cast(pa.int64())
-        numbers = np.frombuffer(given.buffers()[1], np.int64, len(given), given.offset * 8)
-        return np.where(given.is_valid().to_numpy(zero_copy_only=False), numbers, chosen)
+        keys = records.column("key") if "key" in records.schema.names else None
+        count = self._partitions_of(topic)
+        for partition, rows in self._spread.spread(topic, count, records.num_rows, keys, asked):
+            yield topic, partition, records if rows is None else records.take(rows)
 
 
-def _groups(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]:
-    """Each code with the places of its rows, in order."""
-    if not len(codes):
-        return
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    borders = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(codes)]
-    for first, last in itertools.pairwise(borders):
-        yield int(ordered[first]), number_column(pa.int64(), order[first:last])
+class TypedRouter:
+    """Sends each row of a frame to its partition of a typed topic, under one version of the topic's columns."""
+
+    def __init__(self, typed: TypedTopic, first: int = 0, partitioner: str = "murmur2") -> None:
+        self._typed = typed
+        self._schema = stamped(typed.columns, typed.version)
+        self._spread = Spread(partitioner, first)
+
+    def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
+        """The parts of ``batch``; rows of one partition keep their order.
+
+        Raises:
+            SchemaMismatch: a value does not fit its column, or is null where none may be.
+        """
+        self._spread.next_batch()
+        typed = self._typed
+        rows = convert(batch, typed.frame, typed.columns, self._schema)
+        keys = key_bytes(typed.columns, rows)
+        if keys is not None and keys.null_count == len(keys):
+            keys = None
+        info = typed.info
+        for partition, places in self._spread.spread(info.name, info.partitions, rows.num_rows, keys):
+            yield info.name, partition, rows if places is None else rows.take(places)
 
 
 class Coalescer:
@@ -210,4 +174,4 @@ def cut(records: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         start = end
 
 
-__all__ = ["Coalescer", "Routed", "Router", "cut"]
+__all__ = ["Coalescer", "Routed", "Router", "TypedRouter", "cut"]

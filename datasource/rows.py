@@ -6,7 +6,7 @@ made once, and ``key``, ``value``, ``timestamp`` and ``headers`` lie where they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -62,8 +62,17 @@ class Body(NamedTuple):
     term: int = -1
 
 
+Decode = Callable[[Buffer], pa.RecordBatch]
+"""A body's rows."""
+
+
+def plain_records(body: Buffer) -> pa.RecordBatch:
+    """The records of a raw topic's body."""
+    return decode_batch(body)[1]
+
+
 class Part(NamedTuple):
-    """Records of one body."""
+    """Rows of one body."""
 
     records: pa.RecordBatch
     entry: int
@@ -111,6 +120,7 @@ def table_rows(
     end: int,
     headers: bool = False,
     metadata: bool = False,
+    decode: Decode = plain_records,
 ) -> Iterator[pa.RecordBatch]:
     """Records [start, end) as batches of the table's columns, of some 1 to 4 MiB each.
 
@@ -120,28 +130,43 @@ def table_rows(
         ProtocolError: a body is not what the log says it is.
     """
     constants = Constants(topic, partition)
-    gathered: list[Part] = []
-    size = rows = 0
     offset = start
+    for gathered in gather(decoded(bodies, decode, f"{topic}/{partition}", start, end)):
+        batch = _build(gathered, constants, offset, headers, metadata)
+        yield batch
+        offset += batch.num_rows
+
+
+def decoded(bodies: Iterable[Body], decode: Decode, what: str, start: int, end: int) -> Iterator[Part]:
+    """What the bodies hold of [start, end), in parts that are not too large.
+
+    Raises:
+        ProtocolError: a body has not as many rows as the log says.
+    """
     for body in bodies:
-        _, batch = decode_batch(body.data)
+        batch = decode(body.data)
         if batch.num_rows != body.rows:
-            raise ProtocolError(
-                f"{topic}/{partition}: {batch.num_rows} records at offset {body.base}, not {body.rows}"
-            )
+            raise ProtocolError(f"{what}: {batch.num_rows} records at offset {body.base}, not {body.rows}")
         first, last = max(start - body.base, 0), min(end - body.base, body.rows)
         if first > 0 or last < body.rows:
             batch = batch.slice(first, last - first)
         for part in _cut(batch):
-            if rows + part.num_rows > MOST_ROWS or size >= LEAST_BYTES:
-                yield _build(gathered, constants, offset, headers, metadata)
-                offset += rows
-                gathered, size, rows = [], 0, 0
-            gathered.append(Part(part, body.entry, body.term))
-            size += part.nbytes
-            rows += part.num_rows
+            yield Part(part, body.entry, body.term)
+
+
+def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Neighbours that together are of a good size."""
+    gathered: list[Part] = []
+    size = rows = 0
+    for part in parts:
+        if rows + part.records.num_rows > MOST_ROWS or size >= LEAST_BYTES:
+            yield gathered
+            gathered, size, rows = [], 0, 0
+        gathered.append(part)
+        size += part.records.nbytes
+        rows += part.records.num_rows
     if gathered:
-        yield _build(gathered, constants, offset, headers, metadata)
+        yield gathered
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -175,13 +200,19 @@ def _build(
     if headers:
         columns.append(batch.column("headers").cast(HEADERS_TYPE))
     if metadata:
-        counts = [part.num_rows for part in parts]
         columns += [
-            number_column(pa.int32(), np.repeat(np.array([part.term for part in gathered], np.int32), counts)),
-            number_column(pa.int64(), np.repeat(np.array([part.entry for part in gathered], np.int64), counts)),
+            *places(gathered),
             number_column(pa.int32(), lengths(batch.column("key")) + lengths(batch.column("value"))),
         ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[headers, metadata])
+
+
+def places(gathered: list[Part]) -> tuple[pa.Array, pa.Array]:
+    """``term`` and ``entryIndex`` of each row."""
+    counts = [part.records.num_rows for part in gathered]
+    terms = np.repeat(np.array([part.term for part in gathered], np.int32), counts)
+    entries = np.repeat(np.array([part.entry for part in gathered], np.int64), counts)
+    return number_column(pa.int32(), terms), number_column(pa.int64(), entries)
 
 
 def lengths(column: pa.Array) -> npt.NDArray[np.int32]:
@@ -193,4 +224,4 @@ def lengths(column: pa.Array) -> npt.NDArray[np.int32]:
     return found.astype(np.int32)
 
 
-__all__ = ["SCHEMAS", "Body", "lengths", "table_rows"]
+__all__ = ["SCHEMAS", "Body", "Constants", "Decode", "Part", "decoded", "gather", "lengths", "places", "table_rows"]

@@ -83,13 +83,18 @@ def check_read_schema(schema: StructType, include_headers: bool, include_metadat
         ConfigError: saying how to get other columns out of ``value``.
     """
     expected = read_schema(include_headers, include_metadata)
-    if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in expected]:
+    if not same_columns(schema, expected):
         raise ConfigError(
             f"a log is read with its own columns, {expected.simpleString()}, not with {schema.simpleString()}: leave "
             ".schema(...) away and unpack the value, as in from_json(CAST(value AS STRING), 'id INT, name STRING')"
             + ("" if include_headers else "; headers come with option 'includeHeaders'")
             + ("" if include_metadata else "; term, entryIndex and size with option 'includeMetadata'")
         )
+
+
+def same_columns(one: StructType, other: StructType) -> bool:
+    """Whether names and types are the same, in order."""
+    return [(f.name, f.dataType) for f in one] == [(f.name, f.dataType) for f in other]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,5 +189,6 @@ __all__ = [
     "check_read_schema",
     "check_write_schema",
     "read_schema",
+    "same_columns",
     "table_schema",
 ]

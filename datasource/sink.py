@@ -39,10 +39,20 @@ from dledger.datasource.claims import Claim, check_claim, claim
 from dledger.datasource.direct import Appends
 from dledger.datasource.log import Address, Log, find_group
 from dledger.datasource.options import Options, need_group
-from dledger.datasource.records import Coalescer, Router
+from dledger.datasource.records import Coalescer, Router, TypedRouter
 from dledger.datasource.schema import WriteColumns, check_partitioner, check_write_schema
 from dledger.datasource.sql import WRITE_HINT
+from dledger.datasource.typed import (
+    TypedTopic,
+    agree,
+    columns_of,
+    find_topic,
+    has_names_of_records,
+    is_typed_write,
+    open_topic,
+)
 from dledger.errors import ConfigError, DLedgerError, TopicExists, TopicNotFound
+from dledger.messages.client import TopicInfo
 from dledger.messages.command import StageSum
 
 BY_COLUMN: Final = "*"
@@ -93,7 +103,7 @@ class Sink:
     """Everything a task needs to write, as plain values."""
 
     address: Address
-    columns: WriteColumns
+    columns: WriteColumns | TypedTopic
     topic: str
     create_topic: bool
     create_partitions: int | None
@@ -111,10 +121,11 @@ class Sink:
             TopicNotFound: the topic of option ``topic`` is not there and is not to be created.
         """
         need_group(options, WRITE_HINT)
-        columns = check_write_schema(schema, options.topic)
-        check_partitioner(columns, options.partitioner)
+        if has_names_of_records(schema) and options.topic_type != "typed":
+            check_write_schema(schema, options.topic)  # before a group is started for nothing
         address = find_group(options, create=True)
         address = replace(address, settings={**address.settings, "compression": options.compression})
+        columns = _columns(options, schema, address.client())
         sink = Sink(
             address,
             columns,
@@ -126,6 +137,8 @@ class Sink:
             options.exactly_once,
             options.txn_timeout_ms,
         )
+        if isinstance(columns, TypedTopic):
+            return sink
         if options.topic and not options.create_topic:
             Log(options, address).topics([options.topic])
         elif options.topic and options.create_partitions is not None:
@@ -185,14 +198,18 @@ class Sink:
             raise
 
     def _send(self, client: Client, batches: Iterable[pa.RecordBatch], task: Task, to: Stage | Appends) -> None:
-        router = Router(self.columns, self.topic, Partitions(client, self), task.partition, self.partitioner)
+        topics: dict[str, TopicInfo] = {}
+        router: Router | TypedRouter
+        if isinstance(self.columns, TypedTopic):
+            topics = {self.topic: self.columns.info}  # this very topic, whose columns are known
+            router = TypedRouter(self.columns, task.partition, self.partitioner)
+        else:
+            router = Router(self.columns, self.topic, Partitions(client, self), task.partition, self.partitioner)
         coalescer = Coalescer()
-        for batch in batches:
-            for topic, partition, records in router.route(batch):
-                for part in coalescer.add(topic, partition, records):
-                    to.append_batch(*part)
-        for part in coalescer.rest():
-            to.append_batch(*part)
+        routed = (part for batch in batches for part in router.route(batch))
+        full = (whole for part in routed for whole in coalescer.add(*part))
+        for topic, partition, records in itertools.chain(full, coalescer.rest()):
+            to.append_batch(topics.get(topic, topic), partition, records)
 
     @staticmethod
     def _drop(client: Client, writer_id: str, sequence: int, stage: Stage) -> None:
@@ -228,6 +245,31 @@ class Sink:
             return  # no stage ids would mean all stages, also those of a run that goes on
         ids = tuple(m.stage.stage_id for m in staged if m.stage is not None)
         self.address.client().abort_transaction(staged[0].writer_id, staged[0].sequence, stage_ids=ids)
+
+
+def _columns(options: Options, schema: StructType, client: Client) -> WriteColumns | TypedTopic:
+    """What is written where; for a typed topic agreed upon with it.
+
+    Raises:
+        ConfigError: columns or options cannot be, or (SchemaMismatch) do not fit the topic.
+        TopicNotFound: the typed topic is not there and is not to be created.
+    """
+    if not is_typed_write(options, schema, lambda: find_topic(client, options.topic)):
+        for name, given in (("keyColumn", options.key_column), ("timeColumn", options.time_column)):
+            if given:
+                raise ConfigError(
+                    f"option {name!r} is for typed topics; in a raw one the columns 'key' and 'timestamp' are these"
+                )
+        columns = check_write_schema(schema, options.topic)
+        check_partitioner(columns, options.partitioner)
+        return columns
+    if options.partitioner == "explicit":
+        raise ConfigError(
+            "option 'partitioner' is explicit, but a typed topic's rows say no partition: leave it away, and name the "
+            "column that says it with 'keyColumn'"
+        )
+    frame = columns_of(schema, options.key_column, options.time_column)
+    return agree(client, open_topic(client, options), frame, options.evolves)
 
 
 @dataclass(slots=True)

@@ -29,8 +29,8 @@ from dledger.datasource.offsets import Positions, StreamOffset, batch_start
 from dledger.datasource.option_table import STREAM
 from dledger.datasource.options import Limits, need_group, need_topics, parse_options
 from dledger.datasource.reader import plan_slices, read_slice
+from dledger.datasource.reading import columns_to_read
 from dledger.datasource.resolving import Edges, resolve
-from dledger.datasource.schema import check_read_schema
 from dledger.datasource.sql import HINT
 from dledger.errors import TopicNotFound
 from dledger.messages.client import TopicInfo
@@ -55,8 +55,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = parse_options(options, STREAM)
         need_group(self.options, HINT)
         need_topics(self.options)
-        check_read_schema(schema, self.options.include_headers, self.options.include_metadata)
         self.log = Log(self.options)
+        self.columns = columns_to_read(self.options, schema, self.log)
         self._changes = Changes(self.options)
         self._progress = Progress(self.options, self.log)
         self._pace = Pace(clock)
@@ -169,7 +169,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         begins = self.log.begins({topic: last.ids[topic] for topic in ends})
         starts = keep_or_fail(starts, ends, begins, self.options.fail_on_data_loss)
-        return plan_slices(self.log, self.options, self._infos, starts, ends)
+        return plan_slices(self.log, self.options, self._infos, starts, ends, self.columns)
 
     def _describe(self, ids: Mapping[str, str]) -> None:
         """Learn the numbers by which the tasks ask for these topics."""

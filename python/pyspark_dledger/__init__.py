@@ -28,9 +28,9 @@ class DefaultSource(DataSource):
         return "dledger"
 
     def schema(self) -> StructType:
-        from dledger.datasource.schema import table_schema
+        from dledger.datasource.reading import schema_of_table
 
-        return table_schema(self.options)
+        return schema_of_table(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from dledger.datasource.metadata import MetadataReader

@@ -79,6 +79,20 @@ def test_many_long_schemas_come_in_several_answers(
     assert asked == sorted(asked)
 
 
+def test_rows_read_as_keys_and_json_and_are_found_by_their_event_time(client: Client) -> None:
+    columns = Columns((Field("id", Atom("long")), Field("at", Atom("timestamp"))), key="id", time="at")
+    info = client.topic("rows")
+    client.evolve_schema(info, 0, columns)
+    schema = stamped(columns, 1)
+    arrays = [pa.array([7, 8, 9]), pa.array([10, 20, 30], schema.field("at").type)]
+    client.append_batch("rows", 0, pa.RecordBatch.from_arrays(arrays, schema=schema))
+    (batch,) = client.read("rows", 0, 1)
+    assert batch.column("key").to_pylist() == [b"8", b"9"]
+    assert batch.column("offset").to_pylist() == [1, 2]
+    assert batch.column("value")[0].as_py() == b'{"id":8,"at":"1970-01-01T00:00:00.000020Z"}'
+    assert [client.offsets_for_times("rows", time)[0] for time in (5, 10, 11, 30, 31)] == [0, 0, 1, 2, -1]
+
+
 def test_a_raw_topic_has_no_schemas(client: Client) -> None:
     with pytest.raises(ConfigError, match="type='typed'"):
         client.evolve_schema(client.topic("raw"), 0, A)

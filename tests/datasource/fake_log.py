@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
+from dledger.batch.columns import Columns
 from dledger.batch.records import decode_batch, encode_batch
+from dledger.catalog.schemas import Schemas
 from dledger.client import Committed, Span
 from dledger.client.results import GroupOffsets
-from dledger.errors import OffsetOutOfRange, TopicExists, TopicNotFound, TransactionError
+from dledger.client.schemas import Evolved
+from dledger.errors import (
+    OffsetOutOfRange,
+    ProtocolError,
+    SchemaMismatch,
+    TopicExists,
+    TopicNotFound,
+    TransactionError,
+)
 from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
 from dledger.messages.codes import Code
-from dledger.messages.command import StageSum
+from dledger.messages.command import EvolveSchema, StageSum
 
 GROUPS: dict[str, FakeGroup] = {}
 """By address, so that what was pickled finds its group again."""
@@ -59,9 +70,12 @@ class FakeStage:
         self.group, self.stage_id, self.key, self.label = group, stage_id, key, label
         self.parts: list[tuple[str, int, int, bytes]] = []
 
-    def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
+    def append_batch(self, topic: str | TopicInfo, partition: int, batch: pa.RecordBatch) -> None:
         if self.group.append_fault:
             raise self.group.append_fault.pop()
+        if isinstance(topic, TopicInfo):
+            assert self.group.topic(topic.name).log_id == topic.log_id
+            topic = topic.name
         self.group.topic(topic)
         self.parts.append((topic, partition, batch.num_rows, self.group.body(topic, partition, batch)))
 
@@ -92,6 +106,23 @@ class FakeProducer:
         self.group.closed += 1
 
 
+class _Infos:
+    """The topics as the catalog has them."""
+
+    def __init__(self, topics: dict[str, FakeTopic]) -> None:
+        self.topics = topics
+
+    def get(self, name: str) -> TopicInfo | None:
+        return self.topics[name].info if name in self.topics else None
+
+
+class _AnyPartition(dict[int, Any]):
+    """Partitions that take notice of a new version."""
+
+    def __missing__(self, key: int) -> Any:
+        return SimpleNamespace()
+
+
 class FakeGroup:
     """The group, and at once the client to it."""
 
@@ -112,6 +143,10 @@ class FakeGroup:
         self.holds: dict[str, bool] = {}
         self.made = 0
         self.closed = 0
+        topics: Any = SimpleNamespace(by_name=_Infos(self.by_name))
+        self.versions = Schemas(topics, _AnyPartition())
+        self.before_evolving: list[Callable[[], object]] = []
+        """What other writers do just before this one changes a topic's columns."""
         GROUPS[address] = self
 
     def create_topic(self, name: str, partitions: int = 1, **settings: str) -> TopicInfo:
@@ -122,7 +157,32 @@ class FakeGroup:
             name=name, topic_id=self.made, log_id=str(uuid.uuid4()), partitions=partitions, settings=settings
         )
         self.by_name[name] = FakeTopic(info, [FakePartition() for _ in range(partitions)])
+        self.versions.add(info)
         return info
+
+    def schemas(self, topic: TopicInfo) -> list[Columns]:
+        return [Columns.parse(text) for text in self.versions.by_topic[topic.topic_id]]
+
+    def schema(self, topic: TopicInfo, version: int) -> Columns:
+        found = self.schemas(topic)
+        if not 1 <= version <= len(found):
+            raise ProtocolError(f"topic {topic.name!r} has schema versions 1 to {len(found)}, not {version}")
+        return found[version - 1]
+
+    def evolve_schema(self, topic: TopicInfo, base_version: int, columns: Columns) -> Evolved:
+        if self.before_evolving:
+            self.before_evolving.pop()()
+        command = EvolveSchema(
+            topic=topic.name, log_id=topic.log_id, base_version=base_version, schema=columns.text
+        )
+        answer = self.versions.evolve(command)
+        if answer.code is not Code.SUCCESS:
+            raise SchemaMismatch(answer.message)
+        now = answer.result["schema"]
+        return Evolved(answer.result["accepted"], answer.result["version"], Columns.parse(now) if now else None)
+
+    def known_topic(self, name: str) -> TopicInfo:
+        return self.topic(name)
 
     def add_partitions(self, name: str, partitions: int) -> None:
         topic = self.by_name[name]

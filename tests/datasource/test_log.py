@@ -32,9 +32,10 @@ def local(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def test_a_read_of_a_path_finds_a_group_and_a_write_makes_one(
-    local: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    local: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, group: Any
 ) -> None:
     """A typing error in a read must not leave a group behind."""
+    monkeypatch.setattr(Address, "client", lambda self: group)
     options = parse_options({"path": "/data/log", "replicas": "1", "dledger.flush": "async", "topic": "t"})
     find_group(options)
     Sink.plan(options, StructType([StructField("value", StringType())]))

@@ -78,6 +78,10 @@ SAMPLES = {
     "deliveryGuarantee": {"deliveryGuarantee": "at-least-once"},
     "compression": {"compression": "zstd"},
     "txnTimeout": {"txnTimeout": "5m"},
+    "topicType": {"topicType": "typed"},
+    "schemaEvolution": {"schemaEvolution": "add"},
+    "schemaVersion": {"schemaVersion": "2"},
+    "valueFormat": {"valueFormat": "json"},
 }
 
 

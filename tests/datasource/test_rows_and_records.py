@@ -225,7 +225,7 @@ import sys
 import pyarrow as pa
 for name in ("pandas", "pandas.core"):
     sys.modules.pop(name, None)
-from dledger.datasource.records import Coalescer, Router, _groups
+from dledger.datasource.records import Coalescer, Router
 from dledger.datasource.rows import Constants, number_column
 from dledger.datasource.schema import WriteColumns
 import numpy as np

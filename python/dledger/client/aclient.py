@@ -112,6 +112,10 @@ class AsyncClient:
         """See `Client.schemas`."""
         return list(await self._run(schemas.load(self.core, topic.name, topic.topic_id, topic.log_id)))
 
+    async def schema(self, topic: TopicInfo, version: int) -> Columns:
+        """See `Client.schema`."""
+        return await self._run(schemas.at(self.core, topic.name, topic.topic_id, topic.log_id, version))
+
     async def evolve_schema(self, topic: TopicInfo, base_version: int, columns: Columns) -> Evolved:
         """See `Client.evolve_schema`."""
         return await self._run(schemas.evolve(self.core, topic, base_version, columns))
@@ -194,7 +198,11 @@ class AsyncClient:
             last = await self._check_range(topic, partition, start, end)
         fetched = self._fetch(reader(self.core, info, partition, start, last, max_bytes), replica, follow)
         async for batch, body in fetched:
-            yield records(batch, body, start, last)
+            columns = None
+            if info.typed:
+                known = self.core, info.name, info.topic_id, info.log_id
+                columns = await self._run(schemas.of_body(*known, body))
+            yield records(batch, body, start, last, columns)
 
     async def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
         ends = await self._run(operations.topic_offsets(self.core, topic, OffsetKind.END))

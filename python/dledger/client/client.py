@@ -33,6 +33,7 @@ from dledger.client.reading import (
     records,
 )
 from dledger.client.results import Appended, Committed
+from dledger.client.schemas import of_body
 from dledger.client.staging import Stage, Transaction
 from dledger.errors import DLedgerError
 from dledger.messages.client import FetchedBatch, OffsetKind, TopicInfo
@@ -217,7 +218,8 @@ class Client(Questions):
         max_bytes: int = 4 << 20,
         replica: str | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Records of [start, end) as batches in the READ_SCHEMA: offset, timestamp, key, value, headers.
+        """Records of [start, end) as batches in the READ_SCHEMA: offset, timestamp, key, value, headers. Rows of a
+        typed topic come with the text of their key column and as JSON.
 
         Without ``end``: up to the end at the time of the call, or with ``follow`` for ever, waiting for new records.
 
@@ -236,7 +238,10 @@ class Client(Questions):
         elif start < 0:
             self._check_range(topic, partition, start, None)
         fetched = self._fetch(reader(self.core, info, partition, start, last, max_bytes), replica, follow)
-        return (records(batch, body, start, last) for batch, body in fetched)
+        if not info.typed:
+            return (records(batch, body, start, last) for batch, body in fetched)
+        known = self.core, info.name, info.topic_id, info.log_id
+        return (records(one, body, start, last, self._run(of_body(*known, body))) for one, body in fetched)
 
     def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
         ends = self._run(operations.topic_offsets(self.core, topic, OffsetKind.END))

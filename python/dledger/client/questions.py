@@ -91,6 +91,14 @@ class Questions(ABC):
         """
         return list(self._run(schemas.load(self.core, topic.name, topic.topic_id, topic.log_id)))
 
+    def schema(self, topic: TopicInfo, version: int) -> Columns:
+        """The columns of one version of a typed topic; asks only for one that it has not seen.
+
+        Raises:
+            ProtocolError: the topic does not have that version.
+        """
+        return self._run(schemas.at(self.core, topic.name, topic.topic_id, topic.log_id, version))
+
     def evolve_schema(self, topic: TopicInfo, base_version: int, columns: Columns) -> Evolved:
         """Make these the columns of a typed topic, if ``base_version`` (0: none yet) still is its newest version.
 

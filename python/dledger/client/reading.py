@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
+from dledger.batch.columns import Columns
 from dledger.batch.records import decode_batch, with_offsets
 from dledger.client.core import ATTEMPT_MS, Core, Request
 from dledger.client.fetching import WAIT_MS, Fetcher, elsewhere
@@ -158,9 +159,17 @@ def _soon() -> float:
     return time.monotonic() + (ATTEMPT_MS + WAIT_MS) / 1000
 
 
-def records(batch: FetchedBatch, body: memoryview, start: int, end: int | None) -> pa.RecordBatch:
-    """The records of a fetched body within [start, end), in the READ_SCHEMA."""
-    _, decoded = decode_batch(body)
+def records(
+    batch: FetchedBatch, body: memoryview, start: int, end: int | None, columns: Columns | None = None
+) -> pa.RecordBatch:
+    """The records of a fetched body within [start, end), in the READ_SCHEMA; a typed topic's, which has ``columns``, as
+    keys and JSON."""
+    if columns is None:
+        _, decoded = decode_batch(body)
+    else:
+        from dledger.batch.json_rows import as_records  # loads what no other reader needs
+
+        decoded = as_records(body, lambda version: columns)
     if decoded.num_rows != batch.count:
         raise ProtocolError(f"a body of {decoded.num_rows} records where {batch.count} were announced")
     return with_offsets(decoded, batch.base_offset, start, end)

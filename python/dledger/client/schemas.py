@@ -53,13 +53,20 @@ def of_body(core: Core, name: str, topic_id: int, log_id: str, body: Buffer) -> 
         version = decode_header(body).schema_version
     except ValueError as error:
         raise ProtocolError(str(error)) from error
-    if not version:
-        return None
+    return (yield from at(core, name, topic_id, log_id, version)) if version else None
+
+
+def at(core: Core, name: str, topic_id: int, log_id: str, version: int) -> Operation[Columns]:
+    """The columns of a version, asked for only when they are not known yet.
+
+    Raises:
+        ProtocolError: the topic does not have that version.
+    """
     known = core.schemas.get(log_id, [])
     if version > len(known):
         known = yield from load(core, name, topic_id, log_id)
-    if version > len(known):
-        raise ProtocolError(f"topic {name!r} has schema versions 1 to {len(known)}; a body of it says {version}")
+    if not 1 <= version <= len(known):
+        raise ProtocolError(f"topic {name!r} has schema versions 1 to {len(known)}, not {version}")
     return known[version - 1]
 
 
@@ -78,4 +85,4 @@ def evolve(core: Core, info: TopicInfo, base_version: int, columns: Columns) -> 
     return Evolved(result["accepted"], result["version"], now)
 
 
-__all__ = ["Evolved", "evolve", "load", "of_body"]
+__all__ = ["Evolved", "at", "evolve", "load", "of_body"]

@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from dledger.batch.columns import Columns
 from dledger.batch.header import Flag, decode_header
 from dledger.batch.records import decode_batch
+from dledger.batch.typed import decode_typed, record_times
 from dledger.client.core import Core, Operation, Request
 from dledger.client.fetching import Fetcher
 from dledger.client.operations import known_topic, offsets, topic
 from dledger.client.reading import check_partition
 from dledger.client.routing import Terms
+from dledger.client.schemas import of_body
 from dledger.errors import CorruptEntry, OffsetOutOfRange, TopicRecreated
 from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
 from dledger.messages.codes import Code
@@ -87,7 +90,10 @@ def _first_record(core: Core, info: TopicInfo, partition: int, batch: int, time_
             batch = again.offsets[info.name].get(partition, -1)
             continue
         for one, body in bodies:
-            place = _place(body, time_us)
+            columns = None
+            if info.typed:
+                columns = yield from of_body(core, info.name, info.topic_id, info.log_id, body)
+            place = _place(body, time_us, columns)
             if place >= 0:
                 return one.base_offset + place
         batch, max_bytes = (fetcher.position, MORE_BYTES) if bodies else (-1, 0)
@@ -108,14 +114,17 @@ def _fetch(core: Core, fetcher: Fetcher, what: str) -> Operation[list[tuple[Fetc
     raise damaged
 
 
-def _place(body: memoryview, time_us: int) -> int:
+def _place(body: memoryview, time_us: int, columns: Columns | None) -> int:
     """Which record of a body is the first of that time or later; -1 for none."""
     header = decode_header(body)
     if header.last_time_us < time_us:
         return -1
     if header.first_time_us >= time_us or not header.flags & Flag.HAS_TIMES:
         return 0
-    times = decode_batch(body)[1].column("timestamp")
+    if columns is None:
+        times = decode_batch(body)[1].column("timestamp")
+    else:
+        times = record_times(*decode_typed(body, lambda version: columns))
     numbers = memoryview(times.buffers()[1]).cast("q")[times.offset : times.offset + len(times)]
     return next(place for place, time in enumerate(numbers) if time >= time_us)
 

@@ -1,0 +1,122 @@
+"""What a read gives, keys and values or the columns of typed topics; found when a table is made and when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from dledger.batch.columns import Columns
+from dledger.datasource.log import Log
+from dledger.datasource.options import Options, parse_options
+from dledger.datasource.schema import check_read_schema, same_columns, table_schema
+from dledger.datasource.schema import read_schema as record_schema
+from dledger.datasource.sql import is_create_table, of_create_table, with_options
+from dledger.datasource.typed import check_readable, columns_of, one_schema, read_columns, refuse_mixture, spark_schema
+from dledger.errors import ConfigError, PathError, TopicNotFound, Unavailable
+from dledger.messages.client import TopicInfo
+
+RECORD: Final = StructField(
+    "_record",
+    StructType([
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("term", IntegerType()),
+        StructField("entryIndex", LongType()),
+    ]),
+)  # fmt: skip
+"""Where a typed topic's row lies in the log; with option ``includeMetadata``."""
+
+
+def schema_of_table(options: Mapping[str, str]) -> StructType:
+    """The columns of a table under these options. For typed topics their own, which the group is asked for.
+
+    Raises:
+        UnknownOption, ConfigError: as the message says.
+        Unavailable: nobody can be asked.
+    """
+    records = table_schema(options)
+    created = is_create_table(options)
+    said = of_create_table(options) if created else options
+    checked = parse_options(said)
+    if checked.as_json or checked.metadata or not checked.address or not checked.selection.given:
+        return records
+    try:
+        typed = _typed_schema(checked)
+    except Unavailable:
+        if not created:
+            raise
+        return records  # a table may be there before its log is
+    except (TopicNotFound, PathError):  # the read itself says which, and what is there
+        return records
+    if typed is None:
+        return records
+    return with_options(typed, said) if created else typed
+
+
+def _typed_schema(checked: Options) -> StructType | None:
+    """The columns of typed topics; None when the topics are raw."""
+    log = Log(checked)
+    infos = log.select()
+    if not any(info.typed for info in infos.values()):
+        if checked.schema_version is not None:
+            raise ConfigError("option 'schemaVersion' is for typed topics; a raw one has no versions")
+        return None
+    refuse_mixture(infos)
+    columns = one_schema({name: _ask(log, info, checked.schema_version) for name, info in infos.items()})
+    if checked.include_headers:
+        raise ConfigError("option 'includeHeaders' is for keys and values; a typed topic's rows have no headers")
+    fields = spark_schema(columns).fields
+    if not checked.include_metadata:
+        return StructType(fields)
+    if columns.find(RECORD.name) >= 0:
+        raise ConfigError(f"the topic has a column {RECORD.name!r} of its own: read it without 'includeMetadata'")
+    return StructType([*fields, RECORD])
+
+
+def columns_to_read(options: Options, schema: StructType, log: Log) -> Columns | None:
+    """The columns that a read gives of typed topics; None when it gives keys and values.
+
+    Raises:
+        ConfigError: the schema is neither the table's nor one that the topics can be read under.
+    """
+    headers, metadata = options.include_headers, options.include_metadata
+    if options.as_json or same_columns(schema, record_schema(headers, metadata)):
+        check_read_schema(schema, headers, metadata)
+        return None
+    infos = log.select()
+    if not any(info.typed for info in infos.values()):
+        check_read_schema(schema, headers, metadata)
+    refuse_mixture(infos)
+    fields = schema.fields
+    if metadata:
+        if not fields or fields[-1] != RECORD:
+            raise ConfigError("with 'includeMetadata' the last column of the schema is '_record'; leave .schema() away")
+        fields = fields[:-1]
+    wanted = columns_of(StructType(fields))
+    for name, info in infos.items():
+        check_readable(name, _ask(log, info, None), wanted)
+    return wanted
+
+
+def _ask(log: Log, info: TopicInfo, version: int | None) -> Columns:
+    return log.ask(lambda client: read_columns(client, info, version))
+
+
+def check_kind(info: TopicInfo, columns: Columns | None) -> None:
+    """Refuse a raw topic, found while a query runs, where columns of typed ones are read.
+
+    Raises:
+        ConfigError: with the way out.
+    """
+    if columns is not None and not info.typed:
+        raise ConfigError(
+            f"topic {info.name!r} is raw, and the query reads columns of typed topics: exclude it by the pattern, or "
+            "set option 'valueFormat' to json"
+        )
+
+
+__all__ = ["RECORD", "check_kind", "columns_to_read", "schema_of_table"]

@@ -1,0 +1,99 @@
+"""Which rows of a batch go to which partition. Over whole columns, no loop over rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dledger.datasource.partitioner import partitions_for
+from dledger.datasource.rows import number_column
+from dledger.errors import ConfigError
+
+
+class Spread:
+    """A row's partition is, in this order: the one that it asks for; by its key, as Kafka does; one for the whole
+    batch, another one each time, starting at ``first``. With ``roundRobin`` each row has the next one; with
+    ``explicit`` only what it asks for counts."""
+
+    def __init__(self, partitioner: str = "murmur2", first: int = 0) -> None:
+        self._partitioner = partitioner
+        self._turn = first
+
+    def next_batch(self) -> None:
+        """Rows that say nothing go to another partition from now on."""
+        self._turn += 1
+
+    def spread(
+        self, topic: str, count: int, rows: int, keys: pa.Array | None, asked: pa.Array | None = None
+    ) -> Iterator[tuple[int, pa.Array | None]]:
+        """Partitions with the places of their rows, in order; None for all rows.
+
+        Args:
+            count: partitions of the topic.
+            keys: binary, or None where there are none.
+            asked: partition numbers, or None where the frame has no such column.
+
+        Raises:
+            ConfigError: a row asks for a partition that the topic does not have, or asks for none and must.
+        """
+        if asked is not None:
+            self._check_asked(topic, count, asked)
+            asked = None if asked.null_count == len(asked) else asked
+        if count == 1:
+            yield 0, None
+        elif self._partitioner == "roundRobin":
+            turns = (np.arange(rows, dtype=np.int64) + self._turn) % count
+            self._turn = (self._turn + rows - 1) % count  # next_batch() has added one
+            yield from groups(turns)
+        elif asked is None and keys is None:
+            yield self._turn % count, None
+        else:
+            yield from groups(self._partitions(asked, keys, count, rows))
+
+    def _check_asked(self, topic: str, count: int, asked: pa.Array) -> None:
+        if asked.null_count and self._partitioner == "explicit":
+            raise ConfigError(
+                "column 'partition' is null in some rows, and option 'partitioner' is explicit: fill it, or set the "
+                "option to murmur2 to have these rows spread by key"
+            )
+        low, high = pc.min_max(asked).as_py().values()
+        if low is not None and (low < 0 or high >= count):
+            wrong = low if low < 0 else high
+            raise ConfigError(
+                f"column 'partition' has {wrong}, but topic {topic!r} has partitions 0 to {count - 1}: drop the "
+                "column to have rows spread by key, or create the topic with more partitions"
+            )
+
+    def _partitions(
+        self, asked: pa.Array | None, keys: pa.Array | None, count: int, rows: int
+    ) -> npt.NDArray[np.int64]:
+        if keys is None:
+            chosen = np.full(rows, self._turn % count, np.int64)
+        else:
+            chosen = partitions_for(keys, count)
+            if keys.null_count:
+                chosen[keys.is_null().to_numpy(zero_copy_only=False)] = self._turn % count
+        if asked is None:
+            return chosen
+        given = asked.cast(pa.int64())
+        numbers = np.frombuffer(given.buffers()[1], np.int64, len(given), given.offset * 8)
+        return np.where(given.is_valid().to_numpy(zero_copy_only=False), numbers, chosen)
+
+
+def groups(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]:
+    """Each code with the places of its rows, in order."""
+    if not len(codes):
+        return
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    borders = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(codes)]
+    for first, last in itertools.pairwise(borders):
+        yield int(ordered[first]), number_column(pa.int64(), order[first:last])
+
+
+__all__ = ["Spread", "groups"]

@@ -1,0 +1,245 @@
+"""Typed topics at the Spark edge: whether a write or read is of one, and the columns that it and the topic agree on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import StructType
+
+from dledger.batch.columns import Columns, build, find
+from dledger.batch.evolution import holds, merge, side_by_side
+from dledger.client import Client
+from dledger.datasource.options import Options
+from dledger.datasource.schema import FROM_A_READ, WRITABLE
+from dledger.errors import ConfigError, ProtocolError, SchemaMismatch, TopicExists, TopicNotFound
+from dledger.messages.client import TopicInfo
+
+TRIES: Final = 100
+"""So many other writers may change the columns while one tries to."""
+KEPT_METADATA: Final = "__COLLATIONS"
+"""Spark's own notes on a column begin with ``spark.`` or ``__`` and are of the query that made it; those of
+`dledger.datasource.sql` with ``dledger.``, and are of a table. Only this one says something of the column's type."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTopic:
+    """What a task needs to write a frame to a typed topic."""
+
+    info: TopicInfo
+    version: int
+    columns: Columns
+    """Of that version."""
+    frame: Columns
+
+
+def columns_of(schema: StructType, key: str = "", time: str = "") -> Columns:
+    """The columns of a frame.
+
+    Raises:
+        ConfigError: a column cannot be carried, or the key or time column cannot be one.
+    """
+    data = json.loads(schema.json())
+    for field in data["fields"]:
+        field["metadata"] = {
+            name: value
+            for name, value in (field.get("metadata") or {}).items()
+            if name == KEPT_METADATA or not name.startswith(("spark.", "dledger.", "__"))
+        }
+    return build(data["fields"], key, time)
+
+
+def spark_schema(columns: Columns) -> StructType:
+    """The columns as Spark has them."""
+    return StructType.fromJson(json.loads(columns.text))
+
+
+def has_names_of_records(schema: StructType) -> bool:
+    """Whether a frame is Kafka-shaped by the names of its columns: those of a record, ``value`` among them."""
+    names = {name.lower() for name in schema.names}
+    return "value" in names and names <= WRITABLE.keys() | FROM_A_READ
+
+
+def is_typed_write(options: Options, schema: StructType, topic: Callable[[], TopicInfo | None]) -> bool:
+    """Whether a frame is written as it is: its topic says so when it is there, else the option, else the frame.
+
+    Raises:
+        ConfigError: the option says otherwise than the topic, or there is no telling where to.
+    """
+    if not options.topic:
+        if options.topic_type == "typed" or not (has_names_of_records(schema) or "topic" in schema.names):
+            raise ConfigError(
+                "which topic? Give the option 'topic', as in .option('topic', 'orders'); only rows of keys and values "
+                "can name theirs in a column"
+            )
+        return False
+    info = topic()
+    if info is not None:
+        there = "typed" if info.typed else "raw"
+        if options.topic_type not in {"", there}:
+            raise ConfigError(
+                f"option 'topicType' is {options.topic_type}, but topic {options.topic!r} is {there}: leave the option "
+                "away, or write to a new topic"
+            )
+        return info.typed
+    return options.topic_type == "typed" or (not options.topic_type and not has_names_of_records(schema))
+
+
+def open_topic(client: Client, options: Options) -> TopicInfo:
+    """The typed topic to write to, made where it is not there and that is wanted.
+
+    Raises:
+        TopicNotFound: it is not there, and is not to be created.
+        ConfigError: it was made as a raw one meanwhile, or has another number of partitions.
+    """
+    info = find_topic(client, options.topic)
+    if info is None:
+        if not options.create_topic:
+            raise TopicNotFound(
+                f"topic {options.topic!r} does not exist in {options.address}: create it "
+                f"(Client.create_topic({options.topic!r}, type='typed')), or set option 'createTopic' to true"
+            )
+        with suppress(TopicExists):  # another writer was first
+            partitions = options.create_partitions or 1
+            client.create_topic(options.topic, partitions=partitions, type="typed", **options.create_settings)
+        info = client.topic(options.topic)
+    if not info.typed:
+        raise ConfigError(f"topic {options.topic!r} was created as a raw one meanwhile: write to another topic")
+    if options.create_partitions not in {None, info.partitions}:
+        raise ConfigError(
+            f"option 'createTopic.partitions' is {options.create_partitions}, but topic {options.topic!r} exists with "
+            f"{info.partitions}: leave the option away, or write to a new topic"
+        )
+    return info
+
+
+def find_topic(client: Client, name: str) -> TopicInfo | None:
+    try:
+        return client.topic(name)
+    except TopicNotFound:
+        return None
+
+
+def agree(client: Client, info: TopicInfo, frame: Columns, evolve: bool) -> TypedTopic:
+    """The version of a topic's columns that a frame is written under; a new one when there must be, and may.
+
+    Of two writers that change the columns at once the catalog takes the first; the other one starts from there.
+
+    Raises:
+        SchemaMismatch: the frame does not fit, with both schemas side by side.
+    """
+    versions = client.schemas(info)
+    version = len(versions)
+    now = versions[-1] if versions else None
+    for _ in range(TRIES):
+        wanted = frame
+        if now is not None:
+            step = merge(now, frame)
+            if step.problems or (step.changes and not evolve):
+                raise _mismatch(info.name, version, now, frame, step.problems, step.changes)
+            wanted = step.columns
+        if wanted == now:
+            return TypedTopic(info, version, wanted, frame)
+        _, version, now = client.evolve_schema(info, version, wanted)
+    raise SchemaMismatch(f"the columns of topic {info.name!r} were changed by others {TRIES} times: write again")
+
+
+def _mismatch(
+    topic: str, version: int, mine: Columns, frame: Columns, problems: Mapping[str, str], changes: Mapping[str, str]
+) -> SchemaMismatch:
+    table = side_by_side(f"topic {topic!r}, version {version}", mine, "the frame", frame, {**changes, **problems})
+    if problems:
+        way = "cast, rename or drop the columns marked with !, or write to another topic"
+    else:
+        way = "set option 'schemaEvolution' to add to change the topic's columns, or drop or cast those marked with !"
+    return SchemaMismatch(f"the frame does not fit topic {topic!r}: {way}\n{table}")
+
+
+def read_columns(client: Client, info: TopicInfo, version: int | None) -> Columns:
+    """The columns that a topic is read under.
+
+    Raises:
+        ConfigError: it has none yet, or not that version.
+    """
+    versions = client.schemas(info)
+    if not versions:
+        raise ConfigError(
+            f"topic {info.name!r} is typed and has no columns yet: they come with the first frame that is written to it"
+        )
+    if version is None:
+        return versions[-1]
+    try:
+        return client.schema(info, version)
+    except ProtocolError as error:
+        raise ConfigError(f"option 'schemaVersion': {error}") from error
+
+
+def check_readable(name: str, newest: Columns, wanted: Columns) -> None:
+    """Refuse columns to read that a topic does not have, or has as something else.
+
+    Raises:
+        SchemaMismatch: with both schemas side by side.
+    """
+    remarks: dict[str, str] = {}
+    for one in wanted.fields:
+        at = find(newest.fields, one.name)
+        if at < 0:
+            remarks[one.name] = "the topic has no such column"
+            continue
+        step = merge(Columns((newest.fields[at],)), Columns((one,)))
+        if step.problems and not holds(one.type, newest.fields[at].type):
+            remarks[one.name] = f"{newest.fields[at].type} is not read as {one.type}"
+    if remarks:
+        table = side_by_side(f"topic {name!r}", newest, "columns to read", wanted, remarks)
+        raise SchemaMismatch(f"topic {name!r} cannot be read so: leave .schema(...) away, or correct it\n{table}")
+
+
+def refuse_mixture(infos: Mapping[str, TopicInfo]) -> None:
+    """Typed topics can be read as they are only with their like.
+
+    Raises:
+        ConfigError: there is a raw one among them.
+    """
+    raw = [name for name, info in infos.items() if not info.typed]
+    typed = [name for name, info in infos.items() if info.typed]
+    if raw and typed:
+        raise ConfigError(
+            f"topic {raw[0]!r} is raw and {typed[0]!r} typed: read them one by one, or set option 'valueFormat' to "
+            "json to read all of them as keys and values"
+        )
+
+
+def one_schema(found: Mapping[str, Columns]) -> Columns:
+    """The columns of all of these topics.
+
+    Raises:
+        ConfigError: they differ.
+    """
+    (first, columns), *others = found.items()
+    for name, more in others:
+        if more.fields != columns.fields:
+            table = side_by_side(f"topic {first!r}", columns, f"topic {name!r}", more, merge(columns, more).changes)
+            raise ConfigError(
+                f"topics {first!r} and {name!r} have other columns: read them one by one, or set option 'valueFormat' "
+                f"to json to read all of them as keys and values\n{table}"
+            )
+    return columns
+
+
+__all__ = [
+    "TypedTopic",
+    "agree",
+    "check_readable",
+    "columns_of",
+    "find_topic",
+    "has_names_of_records",
+    "is_typed_write",
+    "one_schema",
+    "open_topic",
+    "read_columns",
+    "refuse_mixture",
+    "spark_schema",
+]

@@ -1,0 +1,75 @@
+"""Stored bodies of a typed topic -> Arrow batches of the columns that are read, without a loop over rows.
+
+A column that a body has as it is wanted lies where it was received. Each body is read by the version that it was
+written under; how this fits the columns of the read is `dledger.batch.typed.convert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from dledger.batch.columns import Columns
+from dledger.batch.typed import Schemas, arrow_schema, convert, decode_typed, record_times
+from dledger.datasource.rows import UTC_MICROS, Body, Constants, decoded, gather, number_column, places
+from dledger.types import Buffer
+
+TIMES: Final = "\0times"
+"""The records' times on their way: no column of a frame has this name."""
+RECORD_FIELDS: Final = [
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", UTC_MICROS),
+    pa.field("term", pa.int32()),
+    pa.field("entryIndex", pa.int64()),
+]
+"""Of the column ``_record``."""
+
+
+def typed_rows(
+    bodies: Iterable[Body],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    schemas: Schemas,
+    wanted: Columns,
+    record: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Rows [start, end) under the ``wanted`` columns, in batches of some 1 to 4 MiB; see `dledger.datasource.rows`.
+
+    Args:
+        record: add the column ``_record``.
+
+    Raises:
+        SchemaMismatch: a value does not fit the columns of the read, which are narrower than those it was written by.
+        ProtocolError: a body is not what the log says it is.
+    """
+    schema = arrow_schema(wanted)
+
+    def decode(body: Buffer) -> pa.RecordBatch:
+        header, columns, batch = decode_typed(body, schemas)
+        rows = convert(batch, columns, wanted, schema)
+        return rows.append_column(TIMES, record_times(header, columns, batch)) if record else rows
+
+    constants = Constants(topic, partition)
+    offset = start
+    for gathered in gather(decoded(bodies, decode, f"{topic}/{partition}", start, end)):
+        parts = [part.records for part in gathered]
+        rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        if record:
+            name, number, _ = constants.of(rows.num_rows)
+            offsets = number_column(pa.int64(), np.arange(offset, offset + rows.num_rows, dtype=np.int64))
+            times = rows.column(rows.num_columns - 1)
+            known = pa.StructArray.from_arrays([name, number, offsets, times, *places(gathered)], fields=RECORD_FIELDS)
+            arrays = [*rows.columns[:-1], known]
+            rows = pa.RecordBatch.from_arrays(arrays, schema=schema.append(pa.field("_record", known.type)))
+        yield rows
+        offset += rows.num_rows
+
+
+__all__ = ["RECORD_FIELDS", "typed_rows"]

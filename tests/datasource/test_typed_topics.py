@@ -1,0 +1,328 @@
+"""Typed topics without Spark's JVM: what is written as it is comes back so, whatever became of the columns since."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, StructField, StructType
+
+from dledger.batch.columns import Columns
+from dledger.batch.typed import arrow_schema
+from dledger.datasource.reader import LogReader
+from dledger.datasource.reading import schema_of_table
+from dledger.datasource.schema import read_schema
+from dledger.datasource.sink import Task
+from dledger.datasource.typed import columns_of, spark_schema
+from dledger.datasource.writer import LogWriter
+from dledger.errors import ConfigError, SchemaMismatch, TopicNotFound
+from dledger.streaming.reader import LogStreamReader
+from dledger.streaming.writer import LogStreamWriter
+
+OUTSIDE = Task(0, 0, None, "", 0)
+KINDS = {"int": "integer", "bigint": "long"}
+
+
+def frame(text: str) -> StructType:
+    """``id bigint not null, name string``."""
+    fields = []
+    for one in text.split(", "):
+        name, kind, *rest = one.split(" ")
+        fields.append({"name": name, "type": KINDS.get(kind, kind), "nullable": not rest, "metadata": {}})
+    return StructType.fromJson({"type": "struct", "fields": fields})
+
+
+class Topic:
+    """Writes frames to a group and reads them, as Spark does, with every hop pickled."""
+
+    def __init__(self, group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.group = group
+        self.task = OUTSIDE
+        monkeypatch.setattr(Task, "current", staticmethod(lambda: self.task))
+
+    def options(self, **more: str) -> dict[str, str]:
+        return {"dledger.bootstrap.servers": self.group.address, "createTopic": "true", "topic": "t", **more}
+
+    def write(self, columns: str, rows: list[dict[str, Any]], **options: str) -> None:
+        schema = frame(columns)
+        writer = LogWriter(self.options(**options), schema, False)
+        batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(columns_of(schema)))
+        writer.commit([pickle.loads(pickle.dumps(writer)).write(iter([batch]))])
+
+    def reading(self, **options: str) -> dict[str, str]:
+        return {"dledger.bootstrap.servers": self.group.address, "subscribe": "t", **options}
+
+    def schema(self, **options: str) -> str:
+        found = schema_of_table(self.reading(**options))
+        return ", ".join(f"{f.name} {f.dataType.simpleString()}{'' if f.nullable else ' not null'}" for f in found)
+
+    def read(self, schema: StructType | None = None, **options: str) -> list[dict[str, Any]]:
+        given = self.reading(**options)
+        wanted = schema or schema_of_table(given)
+        reader = LogReader(given, wanted)
+        slices = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
+        batches = [b for one in slices for b in pickle.loads(pickle.dumps(reader)).read(one)]
+        for batch in batches:
+            if not same_as_records(wanted):
+                assert batch.schema.names == wanted.names
+            batch.validate(full=True)
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    def versions(self) -> list[Columns]:
+        return self.group.schemas(self.group.topic("t"))  # type: ignore[no-any-return]
+
+
+def same_as_records(schema: StructType) -> bool:
+    return schema.names[:2] == ["key", "value"]
+
+
+@pytest.fixture
+def topic(group: Any, monkeypatch: pytest.MonkeyPatch) -> Topic:
+    return Topic(group, monkeypatch)
+
+
+def test_a_frame_of_any_columns_makes_a_typed_topic_and_comes_back_with_its_schema(topic: Topic) -> None:
+    rows = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+    topic.write("id bigint not null, name string", rows)
+    assert topic.group.topic("t").typed
+    assert topic.schema() == "id bigint not null, name string"
+    assert topic.read() == rows
+
+
+def test_a_frame_of_keys_and_values_makes_a_raw_topic_unless_it_is_to_be_typed(topic: Topic) -> None:
+    topic.write("key string, value string", [{"key": "k", "value": "v"}])
+    assert not topic.group.topic("t").typed
+    topic.group.delete_topic("t")
+    topic.write("key string, value string", [{"key": "k", "value": "v"}], topicType="typed")
+    assert topic.group.topic("t").typed
+    topic.write("value string, key string", [{"key": "k", "value": "w"}])
+    assert topic.read() == [{"key": "k", "value": "v"}, {"key": "k", "value": "w"}], "the topic knows that it is"
+
+
+@pytest.mark.parametrize(("columns", "options", "message"), [
+    ("id bigint", {}, "'id'.*cannot be written"),
+    ("id bigint", {"topicType": "typed"}, "'topicType' is typed, but topic 't' is raw"),
+    ("value string", {"keyColumn": "value"}, "'keyColumn' is for typed topics"),
+])  # fmt: skip
+def test_a_raw_topic_stays_one(topic: Topic, columns: str, options: dict[str, str], message: str) -> None:
+    topic.group.create_topic("t")
+    with pytest.raises(ConfigError, match=message):
+        topic.write(columns, [], **options)
+
+
+def test_a_new_frame_of_keys_and_values_with_wrong_types_is_no_typed_topic_by_mistake(topic: Topic) -> None:
+    with pytest.raises(ConfigError, match="'value' is int; it must be a string or binary"):
+        topic.write("key string, value int", [])
+    assert topic.group.topics() == []
+
+
+def test_columns_without_a_topic_or_a_topic_that_may_not_be_made_are_refused(topic: Topic) -> None:
+    options = topic.options()
+    del options["topic"]
+    with pytest.raises(ConfigError, match="which topic"):
+        LogWriter(options, frame("id bigint"), False)
+    with pytest.raises(TopicNotFound, match="type='typed'"):
+        topic.write("id bigint", [], createTopic="false")
+    with pytest.raises(ConfigError, match=r"explicit.*keyColumn"):
+        topic.write("id bigint", [], partitioner="explicit")
+
+
+def test_columns_that_a_frame_lacks_are_null_and_narrower_numbers_fit_without_a_change(topic: Topic) -> None:
+    topic.write("id bigint, name string", [{"id": 1, "name": "a"}])
+    topic.write("ID int", [{"ID": 2}])
+    topic.write("name string, id bigint", [{"name": "c", "id": 3}])
+    assert topic.read() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 3, "name": "c"}]
+    assert len(topic.versions()) == 1
+
+
+def test_new_columns_and_wider_numbers_need_leave_to_change_the_topic(topic: Topic) -> None:
+    topic.write("id int, name string", [{"id": 1, "name": "a"}])
+    for change in ("id int, note string", "id bigint, name string"):
+        with pytest.raises(SchemaMismatch, match=r"set option 'schemaEvolution' to add[^!]*marked with !\n.*the frame"):
+            topic.write(change, [])
+    topic.write("id bigint, note string not null", [{"id": 1 << 40, "note": "n"}], schemaEvolution="add")
+    assert topic.schema() == "id bigint, name string, note string"
+    assert topic.read() == [{"id": 1, "name": "a", "note": None}, {"id": 1 << 40, "name": None, "note": "n"}]
+    topic.write("id int", [{"id": 5}])
+    assert topic.read()[-1] == {"id": 5, "name": None, "note": None}
+
+
+def test_anything_else_is_an_error_with_both_schemas_side_by_side_and_changes_nothing(topic: Topic) -> None:
+    topic.write("id bigint not null, at timestamp, n double", [])
+    with pytest.raises(SchemaMismatch) as error:
+        topic.write("at string, n double", [], schemaEvolution="add")
+    lines = [" ".join(line.split()) for line in str(error.value).splitlines()]
+    assert "! id bigint not null | - must not be null, and the frame has no such column" in lines
+    assert "! at timestamp | at string string does not go into timestamp" in lines
+    assert "n double | n double" in lines
+    assert len(topic.versions()) == 1
+
+
+def test_a_null_where_the_topic_allows_none_fails_the_write(topic: Topic) -> None:
+    topic.write("id bigint not null", [{"id": 1}])
+    topic.write("id bigint", [{"id": 2}])
+    with pytest.raises(SchemaMismatch, match="'id' is null in some rows"):
+        topic.write("id bigint", [{"id": None}])
+    assert [row["id"] for row in topic.read()] == [1, 2]
+
+
+def test_of_two_writers_that_evolve_at_once_the_second_adds_to_the_first_ones_columns(topic: Topic) -> None:
+    topic.write("id int", [])
+    other = LogWriter
+    topic.group.before_evolving = [
+        lambda: other(topic.options(schemaEvolution="add"), frame("id int, a string"), False)
+    ]
+    topic.write("id bigint, b string", [{"id": 1, "b": "x"}], schemaEvolution="add")
+    assert topic.schema() == "id bigint, a string, b string"
+    assert [len(one.fields) for one in topic.versions()] == [1, 2, 3]
+    assert topic.read() == [{"id": 1, "a": None, "b": "x"}]
+
+
+def test_a_second_writer_that_contradicts_the_first_is_told(topic: Topic) -> None:
+    topic.write("id int", [])
+    topic.group.before_evolving = [
+        lambda: LogWriter(topic.options(schemaEvolution="add"), frame("id int, a string"), False)
+    ]
+    with pytest.raises(SchemaMismatch, match=r"version 2[^!]*the frame[\s\S]*! a string.*a double"):
+        topic.write("id int, a double", [], schemaEvolution="add")
+
+
+def test_a_transaction_over_a_change_keeps_each_row_under_its_version(topic: Topic) -> None:
+    """Tasks of one write may run before and after others change the columns."""
+    topic.write("id int", [])
+    writer = LogWriter(topic.options(), frame("id int"), False)
+    first = writer.write(iter([pa.record_batch({"id": pa.array([1], pa.int32())})]))
+    topic.write("id bigint, a string", [{"id": 9, "a": "x"}], schemaEvolution="add")
+    second = writer.write(iter([pa.record_batch({"id": pa.array([2], pa.int32())})]))
+    assert first.writer_id == second.writer_id
+    writer.commit([first, second])
+    assert topic.read() == [{"id": 9, "a": "x"}, {"id": 1, "a": None}, {"id": 2, "a": None}]
+
+
+def test_a_reader_may_keep_to_a_version_or_to_some_columns(topic: Topic) -> None:
+    topic.write("id int, a string", [{"id": 1, "a": "x"}])
+    topic.write("id int, a string, b string", [{"id": 2, "a": "y", "b": "z"}], schemaEvolution="add")
+    assert topic.schema(schemaVersion="1") == "id int, a string"
+    assert topic.read(schemaVersion="1") == [{"id": 1, "a": "x"}, {"id": 2, "a": "y"}]
+    assert topic.read(frame("b string, id bigint")) == [{"b": None, "id": 1}, {"b": "z", "id": 2}]
+    with pytest.raises(ConfigError, match=r"'schemaVersion'.*versions 1 to 2, not 3"):
+        topic.schema(schemaVersion="3")
+    shown = r"! a string +\| a date +string is not read as date\n[\s\S]*no such column"
+    with pytest.raises(SchemaMismatch, match=shown):
+        topic.read(frame("a date, c string"))
+
+
+def test_a_query_goes_on_under_the_columns_that_it_began_with(topic: Topic) -> None:
+    """New columns wait for the next start; a number that does not fit is an error and never another number."""
+    topic.write("id int, a string", [{"id": 1, "a": "x"}])
+    schema = schema_of_table(topic.reading())
+    query = LogStreamReader(topic.reading(startingOffsets="earliest"), schema)
+    start = query.initialOffset()
+
+    def batch() -> list[dict[str, Any]]:
+        nonlocal start
+        end = query.latestOffset(start, query.getDefaultReadLimit())
+        rows = [r for p in query.partitions(start, end) for b in pickle.loads(pickle.dumps(query)).read(p)
+                for r in b.to_pylist()]  # fmt: skip
+        start = end
+        return rows
+
+    assert batch() == [{"id": 1, "a": "x"}]
+    topic.write("id bigint, b string", [{"id": 2, "b": "y"}], schemaEvolution="add")
+    assert batch() == [{"id": 2, "a": None}]
+    topic.write("id bigint", [{"id": 1 << 40}])
+    with pytest.raises(SchemaMismatch, match="column 'id' of type bigint in int"):
+        batch()
+    query = LogStreamReader(topic.reading(), schema_of_table(topic.reading()))
+    end = query.latestOffset(start, query.getDefaultReadLimit())
+    assert [r["id"] for p in query.partitions(start, end) for b in query.read(p) for r in b.to_pylist()] == [1 << 40]
+
+
+def test_rows_of_one_key_stay_in_one_partition_and_are_those_of_a_raw_topic(topic: Topic) -> None:
+    rows = [{"id": i % 7, "n": i} for i in range(100)]
+    topic.write("id int, n int", rows, keyColumn="id", **{"createTopic.partitions": "4"})
+    raw = {"key string, value string": [{"key": str(i), "value": str(i)} for i in range(7)]}
+    for columns, values in raw.items():
+        topic.write(columns, values, topic="raw", **{"createTopic.partitions": "4"})
+    places: dict[int, set[int]] = {}
+    for row in topic.read(includeMetadata="true"):
+        places.setdefault(row["id"], set()).add(row["_record"]["partition"])
+    expected = {i: {p} for p in range(4) for i in map(int, topic.group.values("raw", p))}
+    assert places == expected
+    topic.write("n int, id int", [{"n": 100, "id": 3}])
+    assert {r["_record"]["partition"] for r in topic.read(includeMetadata="true") if r["n"] == 100} == expected[3]
+    with pytest.raises(SchemaMismatch, match="key column, but the topic's is id"):
+        topic.write("id int, n int", [], keyColumn="n")
+
+
+def test_event_times_are_the_records_times_and_places_can_be_seen(topic: Topic) -> None:
+    rows = [{"at": 5_000_000, "n": 1}, {"at": None, "n": 2}]
+    topic.write("at timestamp, n int", rows, timeColumn="at")
+    first, second = (row["_record"] for row in topic.read(includeMetadata="true"))
+    assert (first["topic"], first["partition"], first["offset"], first["timestamp"].second) == ("t", 0, 0, 5)
+    assert second["offset"] == 1
+    assert second["timestamp"] > first["timestamp"]
+    assert topic.schema(includeMetadata="true").endswith(
+        "_record struct<topic:string,partition:int,offset:bigint,timestamp:timestamp,term:int,entryIndex:bigint>"
+    )
+
+
+def test_a_typed_topic_reads_as_keys_and_values_for_who_wants_them(topic: Topic) -> None:
+    topic.write("id int, at timestamp", [{"id": 7, "at": 5_000_000}], keyColumn="id", timeColumn="at")
+    topic.write("id int, s string", [{"id": 8, "s": 'é"'}], schemaEvolution="add")
+    assert topic.schema(valueFormat="json").startswith("key binary, value binary, topic string")
+    for given in ({"valueFormat": "json"}, {"includeHeaders": "true", "valueFormat": "json"}):
+        rows = topic.read(read_schema("includeHeaders" in given), **given)
+        assert [(r["key"], r["value"].decode(), r["offset"]) for r in rows] == [
+            (b"7", '{"id":7,"at":"1970-01-01T00:00:05.000000Z"}', 0), (b"8", '{"id":8,"s":"é\\""}', 1),
+        ]  # fmt: skip
+        assert rows[0]["timestamp"].second == 5
+
+
+def test_topics_of_one_shape_are_read_together_and_others_only_as_json(topic: Topic) -> None:
+    topic.write("id int", [{"id": 1}])
+    topic.write("id int", [{"id": 2}], topic="u")
+    topic.write("x int", [{"x": 3}], topic="v")
+    topic.write("value string", [{"value": "4"}], topic="raw")
+    assert sorted(r["id"] for r in topic.read(subscribe="t,u")) == [1, 2]
+    with pytest.raises(ConfigError, match=r"have other columns.*one by one"):
+        topic.schema(subscribe="t,v")
+    with pytest.raises(ConfigError, match="'raw' is raw and 't' typed"):
+        topic.schema(subscribe="t,raw")
+    rows = topic.read(subscribe="t,u,v,raw", valueFormat="json")
+    assert sorted(r["value"] for r in rows) == [b"4", b'{"id":1}', b'{"id":2}', b'{"x":3}']
+
+
+def test_at_least_once_writes_typed_rows_too(topic: Topic) -> None:
+    topic.write("id int", [{"id": 1}], deliveryGuarantee="at-least-once")
+    assert topic.read() == [{"id": 1}]
+
+
+def test_a_stream_writes_a_batch_once_also_when_it_is_run_again_after_a_change(topic: Topic) -> None:
+    topic.task = Task(0, 0, "q", "r", 5)
+    for columns in ("id int", "id int, a string"):
+        writer = LogStreamWriter(topic.options(schemaEvolution="add"), frame(columns), False)
+        rows = pa.RecordBatch.from_pylist([{"id": 1, "a": None}], schema=arrow_schema(columns_of(frame(columns))))
+        message = pickle.loads(pickle.dumps(writer)).write(iter([rows]))
+        writer.commit([message], 5)
+    assert topic.read() == [{"id": 1, "a": None}]
+
+
+def test_a_topic_without_columns_yet_says_so(topic: Topic) -> None:
+    topic.group.create_topic("t", type="typed")
+    with pytest.raises(ConfigError, match="typed and has no columns yet"):
+        topic.schema()
+
+
+def test_notes_that_spark_made_for_a_query_are_not_kept_and_a_comment_is() -> None:
+    schema = frame("id int")
+    schema.fields[0].metadata = {"spark.watermarkDelayMs": 5, "__autoGeneratedAlias": "true", "comment": "c"}
+    assert spark_schema(columns_of(schema)).fields[0].metadata == {"comment": "c"}
+
+
+def test_columns_come_back_as_sparks_own_schema() -> None:
+    inner = MapType(StringType(), ArrayType(DecimalType(9, 2), containsNull=False), valueContainsNull=False)
+    schema = StructType([StructField("m", inner, nullable=False)])
+    assert spark_schema(columns_of(schema)) == schema
