@@ -154,6 +154,17 @@ class Repairs:
         self.met(error)
         self._tick()
 
+    def _forget_expired(self) -> None:
+        """What retention has taken needs no repair, and nobody has a copy."""
+        begin, before = self._store.begin_index, self.runs
+        for first, repair in list(self._open.items()):
+            if first < begin and not repair.writing:
+                del self._open[first]
+                if repair.fault.last >= begin:
+                    self._open[begin] = Repair(replace(repair.fault, first=begin))
+        if self.runs != before:
+            self._tell_core()
+
     def _split(self) -> None:
         for first, repair in list(self._open.items()):
             parts = self._parts(repair.fault)
@@ -201,6 +212,7 @@ class Repairs:
             return
         self._timer = self._loop.call_later(TICK_S, self._tick)
         now = self._now_ms()
+        self._forget_expired()
         self._split()
         for repair in self._open.values():
             if not repair.writing and now >= repair.deadline_ms:

@@ -96,6 +96,9 @@ class Scrub:
         try:
             while self._at - start < max_bytes:
                 at, fault = next(self._events)
+                if fault is not None and fault.first < self._view().begin_index:
+                    self._events = None  # what is missing there is what retention took
+                    break
                 self._at = max(at, self._at)
                 if fault is not None:
                     faults.append(fault)
