@@ -113,6 +113,15 @@ def test_nodes_are_listed_with_how_they_are(running: EmbeddedGroup, client: Clie
     assert node["endIndex"] >= node["committedIndex"] > 0
 
 
+def test_a_table_of_sql_is_one_of_these_too(running: EmbeddedGroup, client: Client) -> None:
+    """Spark gives CREATE TABLE the options, and later reads nothing but the columns that it then got."""
+    said = {"option.metadata": "partitions", "option.dledger.bootstrap.servers": running.bootstrap_servers}
+    columns = DefaultSource({"provider": "dledger", "owner": "me", **said}).schema()
+    reader = pickle.loads(pickle.dumps(DefaultSource({}).reader(columns)))
+    (one,) = reader.partitions()
+    assert [row for batch in reader.read(one) for row in batch.to_pylist()] == rows(running, "partitions")
+
+
 def test_each_table_has_columns_and_a_name_that_is_not_one_is_refused_with_the_nearest() -> None:
     assert tuple(SCHEMAS) == TABLES
     for table in TABLES:
