@@ -143,7 +143,8 @@ class MemoryDisk:
     def mkdir(self, path: Path) -> None:
         if path in self.names:
             raise FileExistsError(errno.EEXIST, "is a file", str(path))
-        self.directories |= {path, *path.parents}
+        if path not in self.directories:
+            self.directories |= {path, *path.parents}
 
     def listdir(self, path: Path) -> list[str]:
         directory = f"{path}/"

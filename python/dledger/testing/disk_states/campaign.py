@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, fields
+from functools import cache
 from typing import Any, Final, TextIO, TypeVar
 
 from dledger.testing.disk_states.crash import Sweep
 from dledger.testing.disk_states.failures import FailureSweep, FailureTally
-from dledger.testing.disk_states.flips import Counts, FlipTally, flip_all, images, merged, places, shares
+from dledger.testing.disk_states.flips import Counts, FlipTally, Image, flip_all, images, merged, shares
 from dledger.testing.disk_states.scenarios import SCENARIOS
 from dledger.testing.result import result
 
@@ -74,8 +75,8 @@ def _crash_part(task: tuple[int, int, int]) -> tuple[str, tuple[Result, set[int]
 def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
     """Change about so many bytes, one at a time, evenly over all files of all stores; 0: every byte."""
     started = time.monotonic()
-    stores = images()
-    total = sum(len(places(image)) for image in stores)
+    stores = _stores()
+    total = sum(image.size for image in stores)
     every = max(1, total // offsets) if offsets else 1
     tasks = [(number, every, part) for number in range(len(stores)) for part in range(FLIP_PARTS)]
     tally = merged(_spread(_flip_part, tasks, jobs))
@@ -105,9 +106,15 @@ def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
     )  # fmt: skip
 
 
+@cache
+def _stores() -> list[Image]:
+    """Made once in each process."""
+    return images()
+
+
 def _flip_part(task: tuple[int, int, int]) -> FlipTally:
     number, every, part = task
-    image = images()[number]
+    image = _stores()[number]
     return flip_all(image, list(shares(image, every, FLIP_PARTS))[part])
 
 

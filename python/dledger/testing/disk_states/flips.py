@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +51,11 @@ class Image:
     boots: int = 1
     """2: the system was started anew since the files were written."""
     settings: StoreSettings = SETTINGS
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(map(len, self.state.files.values()))
 
     @property
     def end_pos(self) -> int:
@@ -156,7 +162,13 @@ def kind_of(image: Image, path: Path, offset: int) -> tuple[str, Index | None]:
 
 def places(image: Image) -> list[tuple[Path, int]]:
     """Every byte of every file."""
-    return [(path, offset) for path in sorted(image.state.files) for offset in range(len(image.state.files[path]))]
+    return list(_places(image))
+
+
+def _places(image: Image) -> Iterator[tuple[Path, int]]:
+    for path in sorted(image.state.files):
+        for offset in range(len(image.state.files[path])):
+            yield path, offset
 
 
 def mask_of(offset: int) -> int:
@@ -299,7 +311,7 @@ def flip_all(image: Image, chosen: list[tuple[Path, int]], live: bool = True) ->
 
 def shares(image: Image, every: int, parts: int) -> Iterator[list[tuple[Path, int]]]:
     """Each ``every``-th byte, in so many parts that cost about the same."""
-    chosen = places(image)[::every]
+    chosen = list(islice(_places(image), 0, None, every))
     for part in range(parts):
         yield chosen[part::parts]
 

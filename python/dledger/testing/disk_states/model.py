@@ -11,8 +11,9 @@ The rules, all of them weaker than what ext4, XFS, Btrfs or ZFS promise:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from itertools import chain
 from math import prod
@@ -96,9 +97,12 @@ class Model:
             file.cache, file.durable, file.lengths = bytearray(content), content, [len(content)]
             self.files.append(file)
         self.durable_names = dict(self.names)
+        self._reached: dict[tuple[int, ...], dict[Path, int]] = {}
+        """What `_named` has found since the last change of names."""
 
     def apply(self, op: Op) -> None:
         """One more operation was carried out."""
+        self._reached.clear()
         if op.kind in {Kind.MKDIR, Kind.CREATE}:
             if op.kind is Kind.CREATE:
                 self.files.append(PendingFile(self.grain))
@@ -169,16 +173,19 @@ class Model:
         firsts = [everything[:n] for n in range(count + 1)]
         return firsts + [everything[:n] + everything[n + 1 :] for n in range(count - 1)] + [(n,) for n in everything]
 
-    def _named(self, kept: Sequence[int]) -> dict[Path, int]:
+    def _named(self, kept: tuple[int, ...]) -> dict[Path, int]:
         """The names that can be reached when those changes came to the disk."""
-        names = dict(self.durable_names)
-        for number in kept:
-            _apply(names, self.pending[number])
-        return {
-            path: file
-            for path, file in names.items()
-            if all(names.get(above) == DIRECTORY for above in path.parents if above != above.parent)
-        }
+        reached = self._reached.get(kept)
+        if reached is None:
+            names = dict(self.durable_names)
+            for number in kept:
+                _apply(names, self.pending[number])
+            reached = self._reached[kept] = {
+                path: file
+                for path, file in names.items()
+                if all(names.get(above) == DIRECTORY for above in _above(path))
+            }
+        return reached
 
     def _in_doubt(self, names: dict[Path, int]) -> list[int]:
         return sorted({file for file in names.values() if file != DIRECTORY and not self.files[file].settled})
@@ -255,6 +262,12 @@ class Model:
             },
             frozenset(path for path, file in names.items() if file == DIRECTORY),
         )
+
+
+@cache
+def _above(path: Path) -> tuple[Path, ...]:
+    """The directories that a name lies in, but for the root."""
+    return tuple(above for above in path.parents if above != above.parent)
 
 
 def _apply(names: dict[Path, int], change: Rename) -> None:

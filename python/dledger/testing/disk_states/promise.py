@@ -96,7 +96,8 @@ def read_log(store: LogStore, promise: Promise) -> list[Entry | None]:
             entries.append(None)
             begin = Index(begin + 1)
             continue
-        require(bool(part) and part[0].index == begin, f"a read at entry {begin} gives {part[:1]}")
+        if not part or part[0].index != begin:
+            raise BrokenPromise(f"a read at entry {begin} gives {part[:1]}")
         entries += part
         begin = Index(part[-1].index + 1)
     return entries
