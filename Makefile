@@ -14,7 +14,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills chaos sim mutants crash-points byte-flips disk-errors evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills chaos sim mutants crash-points byte-flips disk-errors fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -66,6 +66,9 @@ byte-flips: $(VENV)/.package  ## change every byte of every file, one at a time:
 
 disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and ENOSPC (JSON=file)
 	@$(BIN)/python -m dledger.testing.disk_states errors $(if $(JSON),--json $(JSON))
+
+fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 sound, damaged and random inputs
+	@DLEDGER_FUZZ=$(or $(INPUTS),200000) $(BIN)/python -m pytest tests/rocketmq/test_rocketmq_fuzz.py
 
 evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/evidence/ (write them with JSON=docs/evidence/name.json)
 	@$(BIN)/python -m dledger.testing.evidence

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import appends, availability, costs, failures, machine, planning, spark, typed
+from benchmarks import appends, availability, costs, failures, machine, planning, rocketmq, spark, typed
 from benchmarks.floors import FLOORS
 from benchmarks.report import Report
 
@@ -28,6 +28,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "elections": availability.elections,
     "start": failures.start,
     "memory": appends.memory,
+    "rocketmq": rocketmq.rocketmq,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -10,6 +10,7 @@ from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS
 from benchmarks.failures import FAILOVER, START
 from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
 from benchmarks.report import BYTES, Floor, Report
+from benchmarks.rocketmq import ALL, ROCKETMQ
 from benchmarks.spark import NOTHING, READ, WRITE
 from benchmarks.typed import NESTED, RATIO
 from benchmarks.typed import READ as TYPED_READ
@@ -64,5 +65,6 @@ FLOORS = (
     Floor("elections under full write load", highest(ELECTIONS, "elections"), 0, False),
     Floor("embedded start of 3 nodes to the first acknowledgement",
           median(START, "new, 3 nodes, to the first acknowledgement"), 2, False, "s"),
+    Floor("scan of a RocketMQ commit log into all columns, per core", median(ROCKETMQ, ALL), 150, True, "MB/s"),
     Floor("memory of a node after 2 GiB, the largest", highest(MEMORY, "VmRSS of any node"), 200, False, "MiB"),
 )  # fmt: skip

@@ -27,7 +27,8 @@ asking again can help. Every message names the thing and the way out::
     |-- StorageError            the disk failed: the node stops               INDEFINITE
     |   `-- CorruptStore        files contradict themselves: never guess      INDEFINITE
     `-- ProtocolError           a peer or client broke the protocol           definite
-        `-- FrameTooLarge       a frame over the limit                        definite
+        |-- FrameTooLarge       a frame over the limit                        definite
+        `-- FormatError         bytes are not in the format they claim        definite
 """
 
 from __future__ import annotations
@@ -168,3 +169,7 @@ class ProtocolError(DLedgerError):
 
 class FrameTooLarge(ProtocolError):
     """A frame over the limit."""
+
+
+class FormatError(ProtocolError):
+    """Bytes that are not in the format they claim to be in, e.g. no RocketMQ message; the text says which part."""

@@ -1,0 +1,109 @@
+"""Consume queues: for each message of a topic's queue, where it lies in the commit log.
+
+A unit has 20 bytes (place, size, tags code); its place in the file is the message's queue offset. Where a queue begins
+above 0, fillers stand before its first unit. RocketMQ 5's batch consume queue has units of 46 bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from typing import Final
+
+from dledger.types import Buffer
+
+__all__ = [
+    "BATCH_UNIT_SIZE",
+    "FILLER",
+    "UNIT_SIZE",
+    "BatchUnit",
+    "Unit",
+    "decode_batch_units",
+    "decode_units",
+    "encode_batch_units",
+    "encode_units",
+    "sound_units",
+]
+
+UNIT: Final = struct.Struct(">qiq")
+UNIT_SIZE: Final = UNIT.size
+BATCH_UNIT: Final = struct.Struct(">qiqqqhii")
+BATCH_UNIT_SIZE: Final = BATCH_UNIT.size
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One message of a queue."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    """Hash of the tags, or, in the topic of delayed messages, when to deliver it (milliseconds since 1970)."""
+
+    @property
+    def is_message(self) -> bool:
+        """Whether recovery takes it for a message; where it does not, the queue ends."""
+        return self.physical_offset >= 0 and self.size > 0
+
+    @property
+    def is_filler(self) -> bool:
+        return self == FILLER
+
+
+FILLER: Final = Unit(0, 0x7FFF_FFFF, 0)
+"""Stands before the first unit of a queue that does not begin at a file's start."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchUnit:
+    """One inner batch of a queue (RocketMQ 5)."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    base_offset: int
+    """Queue offset of the batch's first message."""
+    batch_size: int
+    compacted_offset: int = -1
+    reserved: int = 0
+
+
+def encode_units(units: Iterable[Unit]) -> bytes:
+    """Units one behind the other."""
+    return b"".join(UNIT.pack(u.physical_offset, u.size, u.tags_code) for u in units)
+
+
+def decode_units(data: Buffer) -> list[Unit]:
+    """Every whole unit of a file, the zeros behind the last one too; ``encode_units`` gives the same bytes again."""
+    view = memoryview(data)
+    return [Unit(*fields) for fields in UNIT.iter_unpack(view[: len(view) - len(view) % UNIT_SIZE])]
+
+
+def sound_units(data: Buffer, first_offset: int = 0) -> list[tuple[int, Unit]]:
+    """The messages of a file, as recovery finds them: (queue offset, unit) up to the first unit that is none.
+
+    Args:
+        data: a file's bytes.
+        first_offset: queue offset of its first unit, which is its name divided by 20.
+    """
+    view, found = memoryview(data), []
+    for n, fields in enumerate(UNIT.iter_unpack(view[: len(view) - len(view) % UNIT_SIZE])):
+        unit = Unit(*fields)
+        if not unit.is_message:
+            break
+        if not unit.is_filler:
+            found.append((first_offset + n, unit))
+    return found
+
+
+def encode_batch_units(units: Iterable[BatchUnit]) -> bytes:
+    """Units of a batch consume queue one behind the other."""
+    return b"".join(BATCH_UNIT.pack(*astuple(u)) for u in units)
+
+
+def decode_batch_units(data: Buffer) -> list[BatchUnit]:
+    """Every whole unit of a batch consume queue's file."""
+    view = memoryview(data)
+    return [BatchUnit(*fields) for fields in BATCH_UNIT.iter_unpack(view[: len(view) - len(view) % BATCH_UNIT_SIZE])]

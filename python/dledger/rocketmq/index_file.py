@@ -1,0 +1,172 @@
+"""The index file: messages by key, a hash table of slots with chains of units.
+
+::
+
+    header, 40 bytes: beginTimestamp, endTimestamp, beginPhyOffset, endPhyOffset, hashSlotCount, indexCount
+    slots, 4 bytes each: number of the newest unit with this hash modulo the slots, 0 for none
+    units, 20 bytes each: keyHash, phyOffset, seconds since beginTimestamp, number of the unit before in the chain
+
+``indexCount`` begins at 1 and unit 0 is never used. Only a hash is stored: who looks something up must compare the key
+in the message itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from dledger.errors import FormatError
+from dledger.rocketmq.properties import java_hash
+from dledger.types import Buffer
+
+__all__ = ["DEFAULT_SLOTS", "DEFAULT_UNITS", "IndexFile", "IndexUnit", "key_hash"]
+
+HEADER: Final = struct.Struct(">qqqqii")
+SLOT: Final = struct.Struct(">i")
+UNIT: Final = struct.Struct(">iqii")
+DEFAULT_SLOTS: Final = 5_000_000
+DEFAULT_UNITS: Final = 20_000_000
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash under which a topic's key stands: Java's of ``topic#key``, made positive."""
+    value = abs(java_hash(f"{topic}#{key}"))
+    return 0 if value > 0x7FFF_FFFF else value
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUnit:
+    """One key of one message."""
+
+    key_hash: int
+    physical_offset: int
+    seconds: int
+    """Between the file's beginTimestamp and the message's store time, never negative."""
+    previous: int
+    """Number of the unit before this one in the chain, 0 for none."""
+
+
+class IndexFile:
+    """An index file in memory, over bytes that may be read-only (then ``put`` fails) or not."""
+
+    def __init__(self, data: Buffer, slots: int = DEFAULT_SLOTS) -> None:
+        """Read the header.
+
+        Args:
+            data: the file's bytes.
+            slots: hash slots of the file (maxHashSlotNum), which the file itself does not say.
+
+        Raises:
+            FormatError: the file is too short for the slots, or its length or count cannot be.
+        """
+        self._data = memoryview(data)
+        self.slots = slots
+        space = len(self._data) - HEADER.size - slots * SLOT.size
+        if slots < 1 or space < 0 or space % UNIT.size:
+            raise FormatError(f"an index file of {len(self._data):,} bytes cannot have {slots:,} slots")
+        self.capacity = space // UNIT.size
+        """Units that have room, unit 0, which stays empty, counted."""
+        (self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset, self.used_slots,
+         self.count) = HEADER.unpack_from(self._data)  # fmt: skip
+        if not 0 <= self.count <= max(self.capacity, 1) or not 0 <= self.used_slots <= slots:
+            raise FormatError(f"an index file for {self.capacity:,} units says it has {self.count:,} in "
+                              f"{self.used_slots:,} slots")  # fmt: skip
+
+    @staticmethod
+    def empty(slots: int = DEFAULT_SLOTS, units: int = DEFAULT_UNITS) -> IndexFile:
+        """A new file without any key."""
+        data = bytearray(HEADER.size + slots * SLOT.size + units * UNIT.size)
+        HEADER.pack_into(data, 0, 0, 0, 0, 0, 0, 1)
+        return IndexFile(data, slots)
+
+    def encode(self) -> bytes:
+        """The whole file."""
+        return bytes(self._data)
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self.count >= self.capacity)
+
+    def slot(self, number: int) -> int:
+        """Number of the newest unit in this slot, 0 for none."""
+        return int(SLOT.unpack_from(self._data, HEADER.size + number * SLOT.size)[0])
+
+    def unit(self, number: int) -> IndexUnit:
+        """A unit by its number, from 1 to ``count`` - 1."""
+        return IndexUnit(*UNIT.unpack_from(self._data, self._unit_at(number)))
+
+    def units(self) -> list[IndexUnit]:
+        """All units in the order they were put."""
+        return [self.unit(n) for n in range(1, self.count)]
+
+    def lookup(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[int]:
+        """Physical offsets of messages that may have this key, the newest first.
+
+        Args:
+            topic: the topic.
+            key: a word of the message's ``KEYS``, or its unique key.
+            begin, end: store times in milliseconds, both included; the file knows whole seconds, so that a message
+                within the second before ``begin`` may be among them.
+
+        Raises:
+            FormatError: a chain leads to a unit that is not before the one it comes from, which no broker writes.
+        """
+        wanted = key_hash(topic, key)
+        number, found = self.slot(wanted % self.slots), []
+        newest = self.count
+        while number:
+            if not 0 < number < newest:
+                raise FormatError(f"index unit {newest} leads on to unit {number}; chains lead to older units only")
+            newest, unit = number, self.unit(number)
+            stored = self.begin_timestamp + unit.seconds * 1000
+            late = begin is None or stored + 999 >= begin
+            if unit.key_hash == wanted and late and (end is None or stored <= end):
+                found.append(unit.physical_offset)
+            number = unit.previous
+        return found
+
+    def put(self, topic: str, key: str, physical_offset: int, store_timestamp: int) -> bool:
+        """Add a key; False when the file is full."""
+        if self.is_full:
+            return False
+        hashed = key_hash(topic, key)
+        number, previous = hashed % self.slots, self.slot(hashed % self.slots)
+        if self.count <= 1:
+            self.begin_timestamp, self.begin_offset = store_timestamp, physical_offset
+        seconds = max(0, (store_timestamp - self.begin_timestamp) // 1000)
+        UNIT.pack_into(self._data, self._unit_at(self.count), hashed, physical_offset,
+                       min(seconds, 0x7FFF_FFFF), previous)  # fmt: skip
+        SLOT.pack_into(self._data, HEADER.size + number * SLOT.size, self.count)
+        self.used_slots += previous == 0
+        self.count += 1
+        self.end_timestamp, self.end_offset = store_timestamp, physical_offset
+        HEADER.pack_into(self._data, 0, self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset,
+                         self.used_slots, self.count)  # fmt: skip
+        return True
+
+    def check(self) -> list[str]:
+        """What contradicts itself in this file, one sentence each: chains, slots, and their counts."""
+        wrong, in_chains, used = [], 0, 0
+        for number in range(self.slots):
+            at, newest = self.slot(number), self.count
+            used += at != 0
+            while at:
+                if not 0 < at < newest:
+                    wrong.append(f"slot {number}: a chain leads to unit {at}, which is not before unit {newest}")
+                    break
+                unit, newest = self.unit(at), at
+                if unit.key_hash % self.slots != number:
+                    wrong.append(f"slot {number}: unit {at} has hash {unit.key_hash}, which belongs elsewhere")
+                    break
+                in_chains, at = in_chains + 1, unit.previous
+        if used != self.used_slots:
+            wrong.append(f"{used} slots are in use; the header says {self.used_slots}")
+        if not wrong and in_chains != max(0, self.count - 1):
+            wrong.append(f"{in_chains} units are in chains; the header says {self.count - 1}")
+        return wrong
+
+    def _unit_at(self, number: int) -> int:
+        if not 0 <= number < self.capacity:
+            raise FormatError(f"index unit {number} in a file for {self.capacity:,}")
+        return HEADER.size + self.slots * SLOT.size + number * UNIT.size

@@ -1,0 +1,70 @@
+"""Files that RocketMQ and DLedger wrote, and small logs made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from dledger.messages.entry import HEADER
+from dledger.rocketmq.hosts import Host
+from dledger.rocketmq.message import Message, encode_blank, encode_dledger_blank, encode_message, message_size
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
+SIZES = {
+    "checkpoint.bin": 4096,
+    "cq_SCHEDULE_2.bin": 20_000,
+    "cq_TopicA_0.bin": 20_000,
+    "dledger_data.bin": 4096,
+    "dledger_data_after_migration.bin": 65_536,
+    "dledger_index_after_migration.bin": 4096,
+    "indexfile.bin": 8440,
+    "old_commitlog.bin": 65_536,
+}
+"""Bytes of the files as they were written; the copies here do without most of the zeros at their ends."""
+
+
+def golden_file(name: str) -> bytes:
+    """A file's bytes, with the zeros at its end."""
+    data = (GOLDEN / name).read_bytes()
+    return data.ljust(SIZES.get(name, len(data)), b"\0")
+
+
+@pytest.fixture(scope="session")
+def golden() -> Callable[[str], bytes]:
+    return golden_file
+
+
+def make_log(messages: Iterable[Message], start: int = 0, size: int = 0, *, entries: bool = False) -> bytes:
+    """A commit log file that begins at ``start`` with these messages, closed by a blank where ``size`` asks for it."""
+    log = b""
+    for index, message in enumerate(messages):
+        pos = start + len(log)
+        if entries:
+            length = message_size(message)
+            log += HEADER.pack(1, 48 + length, index, 3, pos, 0, 0, 0, length)
+        log += encode_message(message.moved(start + len(log)))
+    if size:
+        log += (encode_dledger_blank if entries else encode_blank)(size - len(log))
+        log = log.ljust(size, b"\0")
+    return log
+
+
+@pytest.fixture(scope="session")
+def log() -> Callable[..., bytes]:
+    return make_log
+
+
+@pytest.fixture(scope="session")
+def some() -> list[Message]:
+    """Five messages: both versions, IPv4 and IPv6, with and without a body, properties and a tag."""
+    v4, v6 = Host.of("10.1.2.3", 10911), Host.of("fd00::7", 40001)
+    return [
+        Message("TopicA", b"hello world", "KEYS\x01k1 k2\x02UNIQ_KEY\x01C0A8\x02TAGS\x01tagA", queue_id=3,
+                queue_offset=7, born_timestamp=1_790_000_000_000, store_timestamp=1_790_000_000_001, store_host=v4),
+        Message("TopicB", b"", "", born_host=v6, store_host=v4),
+        Message("t" * 300, b"x" * 200, "TAGS\x01b\x02", version=2, born_host=v6, store_host=v6, flag=-5),
+        Message("größe", bytes(range(256)), "a\x01ü", reconsume_times=2, sys_flag=4, store_host=v4),
+        Message("TopicA", b"\0" * 40, "TAGS\x01polygenelubricants", prepared_transaction_offset=99, store_host=v4),
+    ]  # fmt: skip

@@ -1,0 +1,167 @@
+"""Columns have the same messages, and the same damage, as reading one message after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.rocketmq.columns import SCHEMA, column_batches
+from dledger.rocketmq.compression import compress, compression_flags
+from dledger.rocketmq.hosts import Host
+from dledger.rocketmq.map_columns import PropertyColumns
+from dledger.rocketmq.message import Compression, Message, decode_message, encode_message
+from dledger.rocketmq.properties import parse_properties
+from dledger.rocketmq.scan import Kind, Piece, Scanner, scan
+
+Log = Callable[..., bytes]
+START = 4096
+TEXT = st.text("ab\x01\x02ü", max_size=12)
+HOSTS = st.builds(Host, st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16), st.integers(0, 65535))
+LONG = st.integers(-(1 << 63), (1 << 63) - 1)
+INT = st.integers(-(1 << 31), (1 << 31) - 1)
+MESSAGES = st.builds(
+    Message, topic=st.text("Tü%", max_size=5), body=st.binary(max_size=30), properties=TEXT, queue_id=INT,
+    queue_offset=LONG, flag=INT, sys_flag=INT.map(lambda n: n & ~1), born_timestamp=LONG,
+    born_host=HOSTS, store_timestamp=st.integers(0, 1 << 42), store_host=HOSTS, reconsume_times=INT,
+    prepared_transaction_offset=LONG, version=st.sampled_from([1, 2]),
+)  # fmt: skip
+
+
+def rows_and_damage(data: bytes, start: int, **how: Any) -> tuple[list[dict[str, Any]], list[Piece]]:
+    rows: list[dict[str, Any]] = []
+    damage: list[Piece] = []
+    for batch in column_batches(data, start, **how):
+        rows += batch.rows.to_pylist() if batch.rows else []
+        damage += batch.damage
+    return rows, damage
+
+
+def expected_row(data: bytes, start: int, piece: Piece) -> dict[str, Any]:
+    """A row as the one-by-one reader gives it, times left out."""
+    m = decode_message(data, piece.message_offset - start)
+    properties = m.property_map()
+    return {
+        "topic": m.topic, "queue_id": m.queue_id, "queue_offset": m.queue_offset,
+        "physical_offset": m.physical_offset, "message_id": str(m.offset_id), "unique_key": properties.get("UNIQ_KEY"),
+        "keys": properties.get("KEYS"), "tags": properties.get("TAGS"), "body": m.body,
+        "properties": sorted(properties.items()), "born_host": str(m.born_host), "store_host": str(m.store_host),
+        "flag": m.flag, "sys_flag": m.sys_flag, "transaction": m.transaction.name.lower(),
+        "reconsume_times": m.reconsume_times, "prepared_transaction_offset": m.prepared_transaction_offset,
+        "body_crc": m.body_crc, "stored_size": piece.end - piece.message_offset,
+    }  # fmt: skip
+
+
+def assert_same(data: bytes, start: int, **how: Any) -> None:
+    pieces = list(scan(data, start))
+    rows, damage = rows_and_damage(data, start, **how)
+    packed = {p.start for p in damage if "unpack" in p.reason or "compression" in p.reason}
+    assert [p for p in damage if p.start not in packed] == [p for p in pieces if p.kind is Kind.DAMAGE]
+    messages = [p for p in pieces if p.kind in (Kind.MESSAGE, Kind.ENTRY)]
+    assert len(rows) == len(messages)
+    for row, piece in zip(rows, messages, strict=True):
+        row["properties"] = sorted(row["properties"])
+        expected = expected_row(data, start, piece)
+        if expected["sys_flag"] & 1:  # it says that its body is compressed, which the scan does not look at
+            assert (row["body"] is None) == (piece.message_offset in packed)
+            expected["body"] = row["body"]
+        assert {name: row[name] for name in expected} == expected
+        assert (row["entry_index"] is not None) == (piece.kind is Kind.ENTRY)
+
+
+@pytest.mark.parametrize("entries", [False, True])
+@pytest.mark.parametrize("batch_bytes", [1, 300, 1 << 20])
+def test_columns_of_a_sound_file_are_its_messages(
+    log: Log, some: list[Message], entries: bool, batch_bytes: int
+) -> None:
+    assert_same(log(some * 3, START, 1 << 14, entries=entries), START, batch_bytes=batch_bytes)
+
+
+@pytest.mark.parametrize("entries", [False, True])
+def test_columns_with_any_byte_changed_have_what_the_scan_has(log: Log, some: list[Message], entries: bool) -> None:
+    whole = log(some, START, 2048, entries=entries)
+    for at in range(0, len(whole.rstrip(b"\0")), 3):
+        data = bytearray(whole)
+        data[at] ^= 0x81
+        assert_same(bytes(data), START)
+
+
+CHANGES = st.lists(st.tuples(st.integers(0), st.integers(1, 255)), max_size=3)
+
+
+@given(st.lists(MESSAGES, max_size=8), st.booleans(), CHANGES)
+def test_columns_of_anything_have_what_the_scan_has(
+    log: Log, messages: list[Message], entries: bool, changes: list[tuple[int, int]]
+) -> None:
+    data = bytearray(log(messages, START, 8192, entries=entries))
+    used = max(1, len(bytes(data).rstrip(b"\0")))
+    for at, value in changes:
+        data[at % used] ^= value
+    assert_same(bytes(data), START)
+
+
+@given(st.lists(TEXT, max_size=6))
+def test_property_columns_read_as_one_message_is_read(texts: list[str]) -> None:
+    columns = PropertyColumns(pa.array(texts, pa.string()))
+    expected = [parse_properties(text) for text in texts]
+    assert [dict(m) for m in columns.map().to_pylist()] == expected
+    assert [len(m) for m in columns.map().to_pylist()] == [len(e) for e in expected]
+    for name in ("a", "b", "ü", "ab"):
+        assert columns.values(name).to_pylist() == [e.get(name) for e in expected]
+
+
+def test_property_columns_with_very_many_names_keep_the_later_of_two() -> None:
+    texts = ["\x02".join(f"n{i}\x01{i}" for i in range(100)) + "\x02n7\x01later"] * 2
+    assert [dict(m)["n7"] for m in PropertyColumns(pa.array(texts)).map().to_pylist()] == ["later"] * 2
+
+
+@pytest.mark.parametrize("kind", [k for k in Compression if k is not Compression.NONE])
+def test_body_column_unpacks_what_was_compressed(log: Log, some: list[Message], kind: Compression) -> None:
+    text = b"again and again " * 500
+    packed = replace(some[0], body=compress(text, kind), sys_flag=compression_flags(kind))
+    rows, damage = rows_and_damage(log([some[1], packed, some[0]]), 0, columns=["body"])
+    assert [row["body"] for row in rows] == [some[1].body, text, some[0].body]
+    assert not damage
+
+
+def test_body_that_does_not_unpack_is_null_and_reported(log: Log, some: list[Message]) -> None:
+    broken = replace(some[0], sys_flag=compression_flags(Compression.ZLIB))
+    rows, damage = rows_and_damage(log([some[0], broken]), 0, columns=["body", "topic"])
+    assert [row["body"] for row in rows] == [some[0].body, None]
+    ((begin, end),) = [(p.start, p.end) for p in damage]
+    assert (begin, end) == (len(encode_message(some[0])), 2 * len(encode_message(some[0])))
+
+
+@pytest.mark.parametrize("entries", [False, True])
+def test_parts_of_a_file_together_have_each_message_once(log: Log, some: list[Message], entries: bool) -> None:
+    """Cut anywhere; each part looks for its first message by itself and stops where the next part begins."""
+    data = log(some, START, 2048, entries=entries)
+    whole, _ = rows_and_damage(data, START, columns=["physical_offset"])
+    for cut in range(START + 1, START + len(data.rstrip(b"\0"))):
+        parts, _ = rows_and_damage(data, START, columns=["physical_offset"], stop=cut)
+        first = Scanner(data, START).next_sound(cut)
+        if first is not None:
+            behind, _ = rows_and_damage(data[first.start - START :], first.start, columns=["physical_offset"])
+            parts += behind
+        assert parts == whole, cut
+
+
+def test_columns_that_do_not_exist_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="no column 'topics'"):
+        list(column_batches(b"", columns=["topics"]))
+
+
+def test_time_outside_the_calendar_is_null(log: Log, some: list[Message]) -> None:
+    rows, _ = rows_and_damage(log([replace(some[0], born_timestamp=t) for t in (1 << 62, 253_402_300_800_000)]), 0,
+                              columns=["born_timestamp"])  # fmt: skip
+    assert rows == [{"born_timestamp": None}] * 2
+
+
+def test_empty_file_has_no_rows() -> None:
+    assert rows_and_damage(b"", 0) == ([], [])
+    assert len(SCHEMA) == 23

@@ -1,0 +1,128 @@
+"""Files that a RocketMQ 4.9.8 broker and DLedger 0.3.1.2 wrote: each part is what they put there, and writing it again
+gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dledger.rocketmq.checkpoint import StoreCheckpoint
+from dledger.rocketmq.columns import column_batches
+from dledger.rocketmq.config_json import decode_config, encode_config
+from dledger.rocketmq.consume_queue import Unit, decode_units, encode_units, sound_units
+from dledger.rocketmq.index_file import IndexFile
+from dledger.rocketmq.message import Message, decode_message, encode_blank, encode_message
+from dledger.rocketmq.properties import keys_of, tags_code
+from dledger.rocketmq.scan import Kind, scan
+
+Golden = Callable[[str], bytes]
+LOGS = [("dledger_data.bin", 0, 5), ("old_commitlog.bin", 0, 6), ("dledger_data_after_migration.bin", 65_536, 1)]
+CONFIGS = ["topics.json", "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json", "consumerFilter.json"]
+
+
+def messages(data: bytes, start: int) -> dict[int, Message]:
+    """Every message by its physical offset."""
+    return {
+        p.message_offset: decode_message(data, p.message_offset - start)
+        for p in scan(data, start)
+        if p.kind in (Kind.MESSAGE, Kind.ENTRY)
+    }
+
+
+@pytest.mark.parametrize(("name", "start", "count"), LOGS)
+def test_commit_log_of_a_broker_has_every_message_and_no_damage(
+    golden: Golden, name: str, start: int, count: int
+) -> None:
+    data = golden(name)
+    pieces = list(scan(data, start))
+    assert [p.kind for p in pieces if p.kind not in (Kind.MESSAGE, Kind.ENTRY)] in ([Kind.UNUSED], [Kind.BLANK])
+    found = messages(data, start)
+    assert len(found) == count
+    for place, message in found.items():
+        assert message.physical_offset == place
+        encoded = encode_message(message)
+        assert encoded == data[place - start : place - start + len(encoded)]
+
+
+@pytest.mark.parametrize(("name", "start", "count"), LOGS)
+def test_columns_of_a_broker_have_what_its_messages_have(golden: Golden, name: str, start: int, count: int) -> None:
+    data = golden(name)
+    rows: list[dict[str, Any]] = []
+    for batch in column_batches(data, start):
+        assert not batch.damage
+        rows += batch.rows.to_pylist() if batch.rows else []
+    assert [row["physical_offset"] for row in rows] == list(messages(data, start))
+    for row, message in zip(rows, messages(data, start).values(), strict=True):
+        assert (row["topic"], row["body"], dict(row["properties"])) == (
+            message.topic, message.body, message.property_map()
+        )  # fmt: skip
+        assert row["message_id"] == str(message.offset_id)
+    assert len(rows) == count
+
+
+def test_blank_at_the_end_of_an_upgraded_commit_log_is_the_one_the_broker_wrote(golden: Golden) -> None:
+    data = golden("old_commitlog.bin")
+    assert data[1206:1214] == encode_blank(65_536 - 1206)
+
+
+def test_first_message_has_the_ids_hosts_and_keys_that_the_broker_gave_it(golden: Golden) -> None:
+    message = messages(golden("dledger_data.bin"), 0)[48]
+    assert (message.topic, message.body) == ("TopicA", b"hello world")
+    assert str(message.store_host) == "127.0.0.1:30911"
+    assert str(message.offset_id) == "7F000001000078BF0000000000000030"
+    assert keys_of(message.property_map()) == ["C0A80001000018B4AAC20000000000", "k1", "k2"]
+
+
+def test_consume_queue_leads_to_the_messages_with_their_tags(golden: Golden) -> None:
+    data = golden("cq_TopicA_0.bin")
+    assert encode_units(decode_units(data)) == data
+    found = messages(golden("dledger_data.bin"), 0)
+    units = sound_units(data)
+    assert [(n, unit.physical_offset) for n, unit in units] == [(0, 48), (1, 284), (2, 1165)]
+    for n, unit in units:
+        message = found[unit.physical_offset]
+        assert message.queue_offset == n
+        assert unit.size == len(encode_message(message))
+        assert unit.tags_code == tags_code(message.property_map().get("TAGS"))
+
+
+def test_consume_queue_of_delayed_messages_has_their_time_of_delivery(golden: Golden) -> None:
+    data = golden("cq_SCHEDULE_2.bin")
+    assert encode_units(decode_units(data)) == data
+    ((_, unit),) = sound_units(data)
+    assert unit == Unit(936, 181, 0x1A2000B1182)
+    assert messages(golden("dledger_data.bin"), 0)[936].topic == "SCHEDULE_TOPIC_XXXX"
+
+
+def test_index_file_finds_each_key_and_is_what_putting_the_same_keys_makes(golden: Golden) -> None:
+    data = golden("indexfile.bin")
+    index = IndexFile(data, slots=100)
+    assert index.check() == []
+    assert index.lookup("TopicA", "k1") == [48]
+    assert index.lookup("TopicA", "kd") == [1165]
+    assert index.lookup("TopicA", "nothing") == []
+    made = IndexFile.empty(100, 400)
+    for place, message in messages(golden("dledger_data.bin"), 0).items():
+        for key in keys_of(message.property_map()):
+            assert made.put(message.topic, key, place, message.store_timestamp)
+    assert made.encode() == data
+
+
+def test_checkpoint_has_the_times_of_commit_log_and_queues(golden: Golden) -> None:
+    data = golden("checkpoint.bin")
+    checkpoint = StoreCheckpoint.decode(data)
+    assert checkpoint == StoreCheckpoint(0x1A2000B11CD, 0x1A2000B11CD)
+    assert checkpoint.recovery_timestamp == 0x1A2000B11CD - 3000
+    assert checkpoint.encode() == data
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configuration_comes_out_as_the_broker_wrote_it(golden: Golden, name: str) -> None:
+    data = golden(name)
+    assert encode_config(decode_config(data)) == data
+
+
+def test_configuration_of_offsets_has_numbers_as_keys(golden: Golden) -> None:
+    assert decode_config(golden("consumerOffset.json")) == {"offsetTable": {"TopicA@CG": {0: 2}}}

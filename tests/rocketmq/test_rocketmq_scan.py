@@ -1,0 +1,177 @@
+"""A damaged file gives every sound message, and says exactly what is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from dledger.rocketmq.message import Message, decode_message, encode_blank, encode_message
+from dledger.rocketmq.scan import Kind, Piece, Scanner, scan
+
+Log = Callable[..., bytes]
+START = 4096
+SIZE = 4096
+MESSAGES = (Kind.MESSAGE, Kind.ENTRY)
+
+
+def spans(pieces: list[Piece], *kinds: Kind) -> list[tuple[int, int]]:
+    return [(p.start, p.end) for p in pieces if p.kind in kinds]
+
+
+def laid_out(data: bytes, start: int = START) -> list[Piece]:
+    """All pieces, which must lie one behind the other without a gap."""
+    pieces = list(scan(data, start))
+    assert [p.end for p in pieces[:-1]] == [p.start for p in pieces[1:]]
+    assert (pieces[0].start, pieces[-1].end) == (start, start + len(data))
+    assert all((p.kind is Kind.DAMAGE) == bool(p.reason) for p in pieces)
+    return pieces
+
+
+@pytest.mark.parametrize("entries", [False, True])
+def test_scan_of_a_sound_file_has_messages_and_the_blank(log: Log, some: list[Message], entries: bool) -> None:
+    pieces = laid_out(log(some, START, SIZE, entries=entries))
+    kinds = [Kind.ENTRY, Kind.DLEDGER_BLANK] if entries else [Kind.MESSAGE, Kind.BLANK]
+    assert [p.kind for p in pieces] == [kinds[0]] * len(some) + [kinds[1]]
+
+
+@pytest.mark.parametrize("entries", [False, True])
+@pytest.mark.parametrize("bit", [0, 7])
+def test_scan_with_any_bit_turned_keeps_every_other_message(
+    log: Log, some: list[Message], entries: bool, bit: int
+) -> None:
+    """Where the bit is in a part that no check covers, the message stays and is another one; else the damage is that
+    message and nothing else, or only the entry's header, if the fault is there and the message is whole."""
+    whole = log(some, START, SIZE, entries=entries)
+    sound = laid_out(whole)
+    used = sound[-1].start - START + 8
+    for at in range(used):
+        data = bytearray(whole)
+        data[at] ^= 1 << bit
+        pieces = laid_out(bytes(data))
+        (hit,) = [p for p in sound if p.start <= START + at < p.end]
+        others = [p for p in sound if p is not hit]
+        assert [p for p in pieces if p in others] == others, at
+        here = [p for p in pieces if p not in others]
+        damage = spans(here, Kind.DAMAGE)
+        if damage and hit.kind in MESSAGES:
+            assert damage in ([(hit.start, hit.end)], [(hit.start, hit.message_offset)]), (at, here)
+            if damage == [(hit.start, hit.message_offset)]:
+                assert here[1:] == [Piece(Kind.MESSAGE, hit.message_offset, hit.end)]
+        elif damage:
+            assert here[0].start == hit.start
+        else:
+            assert here == [hit]
+
+
+@pytest.mark.parametrize("part", ["size", "magic", "crc", "place", "body size", "body", "topic size"])
+def test_scan_refuses_a_message_with_another_value_in(log: Log, some: list[Message], part: str) -> None:
+    """Each rule that makes a message sound, broken on its own."""
+    at = {"size": 3, "magic": 4, "crc": 11, "place": 35, "body size": 87, "body": 90, "topic size": 88 + 11}[part]
+    data = bytearray(log(some[:1], START) + log(some[3:], START + len(encode_message(some[0]))))
+    data[at] ^= 1
+    pieces = laid_out(bytes(data))
+    assert [p.kind for p in pieces] == [Kind.DAMAGE, Kind.MESSAGE, Kind.MESSAGE]
+
+
+def test_scan_refuses_topics_and_properties_that_are_no_text(log: Log, some: list[Message]) -> None:
+    data = bytearray(log(some[:2], START))
+    topic = data.index(b"TopicA")
+    data[topic] = 0xFF
+    pieces = laid_out(bytes(data))
+    assert [p.kind for p in pieces] == [Kind.DAMAGE, Kind.MESSAGE]
+    assert "topic is not UTF-8" in pieces[0].reason
+
+
+def test_scan_of_a_torn_tail_has_the_damage_up_to_the_last_byte_written(log: Log, some: list[Message]) -> None:
+    whole = log(some, START)
+    last = laid_out(whole)[-1]
+    data = whole[: len(whole) - 60].ljust(SIZE, b"\0")
+    pieces = laid_out(data)
+    assert spans(pieces, *MESSAGES) == spans(laid_out(whole), *MESSAGES)[:-1]
+    written = len(whole) - 60 - (len(whole[: len(whole) - 60]) - len(whole[: len(whole) - 60].rstrip(b"\0")))
+    assert spans(pieces, Kind.DAMAGE) == [(last.start, START + written)]
+    assert pieces[-1].kind is Kind.UNUSED
+
+
+def test_scan_goes_on_behind_a_hole_of_zeros(log: Log, some: list[Message]) -> None:
+    whole = log(some, START, SIZE)
+    sound = laid_out(whole)
+    hole = (sound[1].start, sound[2].end)
+    data = bytearray(whole)
+    data[hole[0] - START : hole[1] - START] = bytes(hole[1] - hole[0])
+    pieces = laid_out(bytes(data))
+    assert spans(pieces, Kind.DAMAGE) == [hole]
+    assert spans(pieces, *MESSAGES) == [(p.start, p.end) for p in (sound[0], sound[3], sound[4])]
+
+
+def test_scan_of_a_file_under_another_name_finds_no_message(log: Log, some: list[Message]) -> None:
+    """What lies elsewhere than it says is left over from another file: taking it would show messages twice."""
+    pieces = laid_out(log(some, START, SIZE), 2 * START)
+    assert not spans(pieces, *MESSAGES)
+    assert "says that it lies at 4,096" in pieces[0].reason
+
+
+def test_scan_never_takes_a_message_out_of_the_body_of_another(log: Log, some: list[Message]) -> None:
+    inner = encode_message(some[0].moved(0)) + encode_message(some[3].moved(START + 1000))
+    outer = Message("TopicA", inner)
+    data = bytearray(log([outer, some[4]], START))
+    end = len(encode_message(outer))
+    data[100] ^= 1
+    pieces = laid_out(bytes(data))
+    assert spans(pieces, Kind.DAMAGE) == [(START, START + end)]
+
+
+def test_scan_takes_a_blank_only_when_it_reaches_to_the_end_of_the_file(log: Log, some: list[Message]) -> None:
+    whole = log(some[:1], START)
+    for size, kind in ((SIZE - len(whole), Kind.BLANK), (SIZE - len(whole) - 1, Kind.DAMAGE)):
+        data = (whole + encode_blank(size)).ljust(SIZE, b"\0")
+        assert laid_out(data)[1].kind is kind
+
+
+def test_scan_of_stale_bytes_behind_a_blank_ignores_them(log: Log, some: list[Message]) -> None:
+    """Brokers until 4.9.0 left what was in their buffer there."""
+    whole = log(some[:1], START)
+    blank = encode_blank(SIZE - len(whole))
+    data = whole + blank + bytes(range(256)) * 20
+    assert [p.kind for p in laid_out(data[:SIZE])] == [Kind.MESSAGE, Kind.BLANK]
+
+
+def test_part_of_a_file_begins_at_the_next_message_from_any_byte(log: Log, some: list[Message]) -> None:
+    """So a file can be read in parts by many, and each message belongs to exactly one of them."""
+    for entries in (False, True):
+        data = log(some, START, SIZE, entries=entries)
+        sound = laid_out(data)
+        scanner = Scanner(data, START)
+        for offset in range(START, START + SIZE):
+            assert scanner.next_sound(offset) == next((p for p in sound if p.start >= offset), None)
+
+
+def test_entry_with_a_checksum_of_its_own_is_checked(log: Log, some: list[Message]) -> None:
+    from dledger.checksum import crc32
+
+    data = bytearray(log(some[:2], START, entries=True))
+    body = data[48 : laid_out(bytes(data))[0].end - START]
+    data[40:44] = crc32(bytes(body)).to_bytes(4, "big")
+    assert [p.kind for p in laid_out(bytes(data))] == [Kind.ENTRY, Kind.ENTRY]
+    data[48 + 15] ^= 1  # the queue id, which the message's own CRC does not cover
+    pieces = laid_out(bytes(data))
+    assert [p.kind for p in pieces] == [Kind.DAMAGE, Kind.ENTRY]
+    assert Scanner(data, START).next_sound(START) == pieces[1]
+    cut = bytes(data[: pieces[0].end - START]) + b"no message"
+    assert [p.kind for p in laid_out(cut)] == [Kind.DAMAGE]
+
+
+def test_entry_without_a_body_is_no_damage(log: Log, some: list[Message]) -> None:
+    import struct
+
+    noop = struct.pack(">iiqqqiIIi", 2, 48, 0, 4, START, 0, 0, 0, 0)
+    data = noop + log(some[:1], START + 48, entries=True)
+    assert [p.kind for p in laid_out(data)] == [Kind.NOOP, Kind.ENTRY]
+
+
+def test_message_that_was_moved_says_where_it_lies_now(some: list[Message]) -> None:
+    data = encode_message(some[0].moved(48))
+    assert decode_message(data).physical_offset == 48
+    assert decode_message(data).moved(0) == replace(some[0], body_crc=decode_message(data).body_crc)
