@@ -102,6 +102,14 @@ def test_a_hold_covers_records_that_lie_in_the_log_before_their_commit(log: Any)
     assert held(log)[0][0] <= staged_at
 
 
+def test_lag_and_holds_of_an_idle_partition_open_no_table(log: Any) -> None:
+    commit(log, t={0: 0, 1: 0})
+    hold(log)
+    assert held(log) == []
+    assert len(list_progress(log.catalog, "g", 0, 10)[0]) == 2
+    assert log.tables.names() == []
+
+
 def test_a_hold_ends_with_its_topic(log: Any) -> None:
     log.data(5)
     commit(log, t={0: 0})

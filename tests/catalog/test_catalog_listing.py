@@ -78,3 +78,14 @@ def test_each_batch_has_its_first_offset_also_when_it_was_placed_later(log: Any)
     assert first_offsets(log.catalog, 0, at) == {1: 0, staged[0]: 3, staged[1]: 7}
     assert first_offsets(log.catalog, staged[1], at) == {staged[1]: 7}
     assert first_offsets(log.catalog, *staged) == {staged[0]: 3, staged[1]: 7}, "a page may end before the commit"
+
+
+def test_listing_opens_no_table_of_a_partition_that_never_had_a_record(log: Any) -> None:
+    """In a file store that would be a new file for each of them."""
+    log.data(3)
+    log.topic("idle", 50)
+    list_partitions(log.catalog, 0, 100)
+    list_commits(log.catalog, 0, 100)
+    first_offsets(log.catalog, 0, 100)
+    log.catalog.records_of(0, 100)
+    assert log.tables.names() == ["topic-1-0"]

@@ -185,6 +185,8 @@ class Partition:
     def placed(self, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
         """(base offset, records, entry, placing entry) of the batches that were given their offsets by the entries
         ``first`` to ``last``: by their own, or by their transaction's COMMIT."""
+        if self.begin_row == self.rows:
+            return  # and its table stays unopened: a topic may have many idle partitions
         row = self._first_above(APPLIED, first - 1, self.begin_row, self.rows)
         while row < self.rows:
             stop = min(row + CHUNK_ROWS, self.rows)
