@@ -6,11 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import from_json
 
 from benchmarks.groups import group
 from benchmarks.report import Report
 from benchmarks.spark import new_session, read_from, seconds, to_noop
-from dledger import Client, EmbeddedGroup
+from dledger import EmbeddedGroup
 
 READ, WRITE = "Spark batch read, rows of 10 columns", "Spark batch write, rows of 10 columns"
 TYPED, JSON = "typed", "raw, JSON"
@@ -34,7 +35,6 @@ def typed(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
     rows = 20_000 if quick else 1_000_000
     with ExitStack() as stack:
         running = stack.enter_context(group(directory, 1))
-        stack.enter_context(Client(running.bootstrap_servers)).create_topic("unused")
         session = new_session()
         stack.callback(session.stop)
         for kind, columns in KINDS.items():
@@ -61,9 +61,8 @@ def measure(
 ) -> None:
     """One repetition: all rows of both topics, in the frame's columns."""
     own = read_from(session, running, f"{name}-typed")
-    schema = frame.schema.simpleString()[len("struct<") : -1]
     raw = read_from(session, running, f"{name}-raw")
-    parsed = raw.selectExpr(f"from_json(CAST(value AS STRING), '{schema}') AS row").select("row.*")
+    parsed = raw.select(from_json(raw.value.cast("string"), frame.schema).alias("row")).select("row.*")
     assert own.columns == parsed.columns == frame.columns
     took = {TYPED: seconds(lambda: to_noop(own)), JSON: seconds(lambda: to_noop(parsed))}
     for what, each in took.items():
