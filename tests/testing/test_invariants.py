@@ -357,6 +357,56 @@ def test_i7_a_log_that_comes_back_with_another_entry_is_found(group: Group) -> N
     breaks("I7", group.start, "n0", (*entries[:1], *group.entries(2, 2, LogEnd.after(entries[0]))))
 
 
+# --- members ------------------------------------------------------------------------------------------------------
+
+
+def bind(group: Group, name: str, index: int, **changed: int) -> None:
+    """The node takes these incarnations for those that count, by that entry; the others are as they were founded."""
+    bound = {NodeId(member): changed.get(member, 0) for member in group.nodes}
+    group.nodes[name].machine.admission.bind(Index(index), bound.items())
+    group.look(name)
+
+
+def test_i17_members_that_are_admitted_one_after_the_other_by_all_alike_break_nothing(group: Group) -> None:
+    group.replicate(1, 3)
+    for name in ("n0", "n1"):
+        bind(group, name, 1, n1=7)
+        bind(group, name, 2, n1=7, n2=8)
+    bind(group, "n2", 2, n1=7, n2=8)
+    assert group.watch.broken is None
+
+
+def test_i17_two_members_that_change_at_once_are_found(group: Group) -> None:
+    group.replicate(1, 3)
+    with pytest.raises(Broken, match="I17"):
+        bind(group, "n0", 1, n1=7, n2=8)
+
+
+def test_i17_nodes_that_count_others_by_the_same_entry_are_found(group: Group) -> None:
+    group.replicate(1, 3)
+    bind(group, "n0", 1, n1=7)
+    with pytest.raises(Broken, match="I17"):
+        bind(group, "n1", 1, n1=9)
+
+
+def test_i17_a_change_by_an_entry_that_is_not_committed_is_found(group: Group) -> None:
+    group.replicate(1, 3)
+    with pytest.raises(Broken, match="I17"):
+        bind(group, "n0", 3, n1=7)
+
+
+def test_i17_a_change_that_is_taken_back_is_found(group: Group) -> None:
+    group.replicate(1, 3)
+    bind(group, "n0", 2, n1=7)
+    with pytest.raises(Broken, match="I17"):
+        bind(group, "n0", 1, n1=7)
+
+
+def test_i17_a_group_that_is_founded_twice_is_found(group: Group) -> None:
+    with pytest.raises(Broken, match="I17"):
+        bind(group, "n0", -1, n0=5)
+
+
 # --- what is applied ----------------------------------------------------------------------------------------------
 
 

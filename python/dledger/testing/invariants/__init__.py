@@ -30,6 +30,7 @@ I13  a read index covers everything that anybody had committed when the read was
 I14  no entry is cut that the node, in any of its lives, or the group has called committed           logs
 I15  the front of a log goes forward, and not over what is not committed; over restarts              logs
 I16  a producer's batches are there once, in order, and none of a fenced session                     commit
+I17  who counts changes one member at a time, by committed entries, and for all nodes alike          members
 I18  a leader that looks at the clock and has not heard a quorum for an election time is none        reads
 I19  entries in memory, pending bytes, pushes and their windows within their limits                  messages
 I20  no wrong byte leaves a store; at the end every log is read from its first entry to its last     storage
@@ -44,6 +45,7 @@ I25  a healed group commits again within ten election times                     
 I26  the history of the clients is that of a linearizable log (`dledger.testing.checkers`)           ends
 ==== =============================================================================================== ==========
 
-I17 (one change of the members at a time) does not apply: a group's members are its configuration and do not change. Of
+Of I17: a group's members are its configuration; what changes is the incarnation of each that counts. I7 sees that the
+quorums of before and after meet, since the one that is admitted must not be counted for the entry that admits it. Of
 I22 the half about installing a snapshot on another node does not apply: none is ever sent.
 """

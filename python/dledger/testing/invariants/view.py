@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dledger.messages.membership import Membership
 from dledger.raft.log import RaftLog
 from dledger.raft.machine import Machine
 from dledger.testing.invariants.truth import Terms
@@ -40,7 +41,7 @@ class View:
 
     __slots__ = (
         "applied", "begin", "catalog", "committed", "durable", "end", "failed_at", "generation", "lazy", "life", "log",
-        "machine", "memory", "name", "role", "server", "store", "term", "terms", "voted_for",
+        "machine", "membership", "memory", "name", "role", "server", "store", "term", "terms", "voted_for",
     )  # fmt: skip
 
     def __init__(self, name: str, life: int, server: NodeServer, memory: Memory) -> None:
@@ -64,6 +65,7 @@ class View:
         self.durable: int = self.log.durable_index
         self.applied: int = self.catalog.applied_index
         self.failed_at: int | None = None
+        self.membership = Membership()
 
     def synced(self) -> int:
         """How far the log is on the disk for sure, as this node may claim."""

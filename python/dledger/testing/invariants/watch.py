@@ -16,6 +16,7 @@ from dledger.testing.invariants.commit import Applied, Commits, Result
 from dledger.testing.invariants.election import Elections
 from dledger.testing.invariants.ends import Healing, check_clients, check_equal
 from dledger.testing.invariants.logs import Logs
+from dledger.testing.invariants.members import Members
 from dledger.testing.invariants.messages import check_limits, check_push, check_sent
 from dledger.testing.invariants.reads import ReadIndexes, leads_with_quorum
 from dledger.testing.invariants.storage import Storage
@@ -47,6 +48,7 @@ class Watch:
         self._lives: dict[str, int] = {}
         self.elections = Elections(truth)
         self.logs = Logs(truth)
+        self.members = Members(truth)
         self.commits = Commits(truth, tuple(group.members))
         self.applied_log = Applied(truth)
         self.reads = ReadIndexes(truth)
@@ -64,6 +66,7 @@ class Watch:
             self.logs.started(view)
             self.commits.started(view)
             self.storage.started(view)
+            self.members.changed(view, self.views.values())
         return view
 
     def ended(self, node_id: NodeId) -> None:
@@ -120,6 +123,8 @@ class Watch:
             self.logs.began(view)
         if view.catalog.applied_index != view.applied:
             self.reads.applied(view)
+        if machine.admission.membership is not view.membership:
+            self.members.changed(view, self.views.values())
         if view.server._error is not None:
             self.storage.failed(view)
 

@@ -1,0 +1,67 @@
+"""Members: I17 who counts changes one member at a time, by what is committed, and for all alike.
+
+A group's members are its configuration. What changes is the incarnation of each that counts: one that lost its disk is
+admitted as another one by an entry of the log. The quorums of before and after meet because one at a time changes and
+the one that changes is not counted for that entry (see `dledger.raft.admission`); that it is not, I7 sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dledger.messages.membership import Membership
+from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.truth import Truth
+from dledger.testing.invariants.view import View
+from dledger.types import NO_INDEX
+
+Bound = tuple[tuple[str, int], ...]
+
+
+class Members:
+    """Follows what each node takes for the group."""
+
+    def __init__(self, truth: Truth) -> None:
+        self._truth = truth
+        self._bound: dict[int, Bound] = {}
+        """By the entry that says so, of those that some node has taken."""
+
+    def changed(self, view: View, views: Iterable[View]) -> None:
+        """A node comes up, or takes others for the group than before."""
+        membership, before = view.machine.admission.membership, view.membership
+        view.membership = membership
+        if membership.founded:
+            if membership.index < before.index or (membership.index == before.index and _differs(before, membership)):
+                raise Broken("I17", f"{view} knows {membership.bound} by {membership.index}, after {before}")
+            if membership.index == NO_INDEX:
+                self._founded(view, views)
+            else:
+                self._admitted(view, membership)
+        elif before.founded:
+            raise Broken("I17", f"{view} has forgotten who counts, after {before}")
+
+    def _founded(self, view: View, views: Iterable[View]) -> None:
+        """A group is founded once. Whoever founded it and lost its disk before anybody heard of it may do it again."""
+        for other in views:
+            if other.membership.index == NO_INDEX and _differs(other.membership, view.membership):
+                raise Broken("I17", f"{view} founds the group as {view.membership}, {other} knows {other.membership}")
+        self._bound[NO_INDEX] = view.membership.bound
+
+    def _admitted(self, view: View, membership: Membership) -> None:
+        index = membership.index
+        if index > self._truth.committed_index:
+            raise Broken("I17", f"{view} counts others by entry {index}; {self._truth.committed_index} is committed")
+        known = self._bound.setdefault(index, membership.bound)
+        if known != membership.bound:
+            raise Broken("I17", f"{view} knows {membership.bound} by entry {index}; another node {known}")
+        earlier = self._bound.get(max((at for at in self._bound if at < index), default=NO_INDEX), ())
+        others = [pair for pair in membership.bound if pair not in earlier]
+        if earlier and len(others) != 1:
+            raise Broken("I17", f"{view} knows {membership.bound} by entry {index}, after {earlier}")
+
+
+def _differs(one: Membership, other: Membership) -> bool:
+    return one.founded and one.bound != other.bound
+
+
+__all__ = ["Members"]
