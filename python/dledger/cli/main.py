@@ -18,6 +18,7 @@ from dledger.cli.append import append
 from dledger.cli.bench import bench
 from dledger.cli.files import dump, verify
 from dledger.cli.group import admit, groups, status, transfer
+from dledger.cli.rocketmq import rocketmq
 from dledger.cli.serve import serve
 from dledger.cli.tail import tail
 from dledger.cli.topics import topics
@@ -87,7 +88,7 @@ def main() -> None:
     """
 
 
-for _command in (serve, status, topics, append, tail, groups, transfer, admit, verify, dump, bench):
+for _command in (serve, status, topics, append, tail, groups, transfer, admit, verify, dump, bench, rocketmq):
     main.add_command(_command)
 
 __all__ = ["main"]
