@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from raft_bench import N1, N2, beat_answer, config, lead, log_of, node_with, only, pushed, sent
 
 from dledger.messages.codes import Code
@@ -10,6 +11,7 @@ from dledger.raft.dispatcher import COMMIT_DELAY_MS, MAX_IN_FLIGHT
 from dledger.types import Index, Role
 
 APPEND, COMPARE, TRUNCATE, COMMIT = PushType.APPEND, PushType.COMPARE, PushType.TRUNCATE, PushType.COMMIT
+INSTALL = PushType.INSTALL_SNAPSHOT
 
 
 def leading(*terms, **more):
@@ -250,13 +252,66 @@ def test_a_follower_with_a_full_disk_is_left_alone_for_a_while():
     assert pushes(alive(node, now_ms + 1000)) == [(COMPARE, 1, [])]
 
 
-def test_a_follower_that_needs_what_retention_took_is_reported_and_asked_now_and_then():
+def behind(end=0):
+    """A leader whose log begins at entry 2, and what it does about a follower that ends at ``end``."""
     node, now_ms = leading(0, 0, 0, committed=2)
     node.forget(Index(2))
-    ready = node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=0), now_ms)
+    return node, now_ms, node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=end), now_ms)
+
+
+@pytest.mark.parametrize("end", [-1, 0])
+def test_a_follower_that_needs_what_retention_took_is_offered_the_state_now_and_then(end):
+    node, now_ms, ready = behind(end)
     assert [fact.event for fact in ready.facts] == ["follower_too_far_behind"]
+    assert pushes(ready) == [(INSTALL, 2, [])]
+    assert not ready.load, "there is nothing to load"
+    ready = node.step(pushed(node, N1, INSTALL, 2, Code.INCONSISTENT_STATE, end=end), now_ms)
+    assert pushes(ready) == [], "it fetches it"
+    assert pushes(alive(node, now_ms + 1000)) == [(INSTALL, 2, [])]
+
+
+def test_a_follower_that_ends_right_before_the_kept_entries_needs_no_state():
+    node, now_ms = leading(0, 0, 0, committed=2)
+    node.forget(Index(2))
+    ready = node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=1), now_ms)
+    assert pushes(ready) == [(COMPARE, 1, [])]
+
+
+def test_a_follower_that_has_taken_over_the_state_goes_on_behind_its_first_entry():
+    """Saying so counts for no commit: that is what the APPEND answers are for, and they speak of what is durable."""
+    node, now_ms, _ = behind()
+    ready = node.step(pushed(node, N1, INSTALL, 2), now_ms)
+    assert pushes(ready) == [(COMPARE, 2, [])]
+    assert node.watermarks[N1] == -1
+    ready = node.step(pushed(node, N1, COMPARE, 2), now_ms)
+    assert pushes(ready) == [(APPEND, 2, [3])]
+
+
+def test_retention_that_goes_on_meanwhile_offers_a_later_first_entry():
+    node, now_ms, _ = behind()
+    node.step(pushed(node, N2, COMPARE, 2), now_ms)
+    node.step(pushed(node, N2, APPEND, 3), now_ms)
+    assert node.committed_index == 3
+    node.forget(Index(3))
+    assert pushes(alive(node, now_ms + 1000)) == [(INSTALL, 3, [])]
+    ready = node.step(pushed(node, N1, INSTALL, 2), now_ms + 1000)
+    assert pushes(ready) == [(COMPARE, 2, [])], "what comes before the kept entries is known by its term"
+
+
+def test_a_first_entry_that_is_not_committed_is_not_offered():
+    """It may still be cut, and with it the log that was begun with it."""
+    node, now_ms = leading(0, 0, 0, committed=1)
+    node.forget(Index(2))
+    ready = node.step(pushed(node, N1, COMPARE, 2, Code.INCONSISTENT_STATE, end=0), now_ms)
     assert pushes(ready) == []
-    assert pushes(alive(node, now_ms + 1000)) == [(COMPARE, 2, [])]
+    node.step(pushed(node, N2, COMPARE, 2), now_ms)
+    node.step(pushed(node, N2, APPEND, 3), now_ms)
+    assert pushes(alive(node, now_ms + 1000)) == [(INSTALL, 2, [])]
+
+
+def test_a_follower_that_is_found_again_is_offered_the_state_at_once():
+    node, now_ms, _ = behind()
+    assert (INSTALL, 2, []) in pushes(node.peer_found(N1, now_ms + 10))
 
 
 def test_a_follower_that_lost_what_it_acknowledged_is_reported_and_filled_again():

@@ -34,8 +34,9 @@ class FakeNode:
             admission=Admission(name, Admission.of_all(MEMBERS)),
         )  # fmt: skip
         self.store = SimpleNamespace(
-            durable=end.position, hard_state=HardState(term), begin_index=Index(0), terms=tuple(terms.items()), end=end
-        )
+            durable=end.position, hard_state=HardState(term), begin_index=Index(0), terms=tuple(terms.items()), end=end,
+            installed_index=NO_INDEX,
+        )  # fmt: skip
         self.catalog = SimpleNamespace(
             applied_index=NO_INDEX, partitions={}, topics_state=SimpleNamespace(by_name={}), snapshot=lambda: b"",
             digest=lambda: 0,

@@ -65,7 +65,8 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
     if annotation is FetchedBatch:
         u32 = st.integers(0, 2**32 - 1)
         return st.builds(FetchedBatch, base_offset=INT64, count=u32, size=u32, crc=u32)
-    simple = {int: INT64, str: st.text(max_size=20), bool: st.booleans()}
+    simple = {int: INT64, str: st.text(max_size=20), bool: st.booleans(),
+              bytes: st.binary(max_size=40)}  # fmt: skip
     if annotation in simple:
         return simple[annotation]
     if isinstance(annotation, type) and issubclass(annotation, IntEnum):
@@ -326,7 +327,8 @@ def test_numbers_of_messages_and_commands_do_not_move() -> None:
         "HelloRequest": 1, "HelloResponse": 2, "VoteRequest": 16, "VoteResponse": 17, "HeartBeatRequest": 18,
         "HeartBeatResponse": 19, "PushEntryRequest": 20, "PushEntryResponse": 21, "LeadershipTransferRequest": 22,
         "LeadershipTransferResponse": 23, "RepairRequest": 24, "RepairResponse": 25, "MemberRequest": 26,
-        "MemberResponse": 27, "MetadataRequest": 32, "MetadataResponse": 33, "AppendRequest": 34, "AppendResponse": 35,
+        "MemberResponse": 27, "SnapshotRequest": 28, "SnapshotResponse": 29,
+        "MetadataRequest": 32, "MetadataResponse": 33, "AppendRequest": 34, "AppendResponse": 35,
         "ExecuteRequest": 36, "ExecuteResponse": 37, "FetchRequest": 38, "FetchResponse": 39, "OffsetsRequest": 40,
         "OffsetsResponse": 41, "SplitRequest": 52, "SplitResponse": 53, "GroupRequest": 44, "GroupResponse": 45,
         "StatusRequest": 46, "StatusResponse": 47,

@@ -34,12 +34,13 @@ class VoteResult(IntEnum):
 
 
 class PushType(IntEnum):
-    """The four things an EntryDispatcher pushes."""
+    """The five things an EntryDispatcher pushes."""
 
     APPEND = 0
     COMMIT = 1
     COMPARE = 2
     TRUNCATE = 3
+    INSTALL_SNAPSHOT = 4
 
 
 @frozen(kw_only=True)
@@ -103,7 +104,8 @@ class HeartBeatResponse:
 class PushEntryRequest:
     """Leader to follower. APPEND carries consecutive entries right behind ``previous``; COMPARE asks whether the
     follower holds ``previous``; TRUNCATE orders it to cut everything behind ``previous``, which it holds; COMMIT only
-    moves ``commit_index``, which every kind carries."""
+    moves ``commit_index``, which every kind carries; INSTALL_SNAPSHOT says that the leader's log begins at
+    ``previous``: a follower that does not reach up to it has to fetch the state (`dledger.messages.install`)."""
 
     group: str
     local_id: NodeId
@@ -126,8 +128,8 @@ class PushEntryRequest:
 @frozen(kw_only=True)
 class PushEntryResponse:
     """``index`` is the follower's durable watermark for APPEND (its log matches the leader's up to there), the
-    compared index for COMPARE and TRUNCATE. On INCONSISTENT_STATE ``x_term`` and ``x_index`` name the follower's term
-    at the compared index and that term's first index there (fast back-up over whole terms)."""
+    compared index for COMPARE, TRUNCATE and INSTALL_SNAPSHOT. On INCONSISTENT_STATE ``x_term`` and ``x_index`` name the
+    follower's term at the compared index and that term's first index there (fast back-up over whole terms)."""
 
     group: str
     local_id: NodeId

@@ -14,6 +14,7 @@ from dledger.config import MIB
 from dledger.errors import ConfigError, Unavailable
 from dledger.messages.client import HelloRequest, HelloResponse
 from dledger.messages.codes import Code
+from dledger.messages.install import InstallMessage
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairMessage
 from dledger.net.connection import Connection, Handlers, connect, log
@@ -76,7 +77,7 @@ class PeerLink:
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._task.add_done_callback(_no_end)
 
-    def send(self, message: PeerMessage | RepairMessage) -> None:
+    def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
         """Send, or keep until the attempt to connect that is under way has ended, or drop. Never waits."""
         if self.unsent_bytes > self._max_bytes:
             self.dropped += 1

@@ -6,7 +6,8 @@ The rule, with its reasons:
 - That changes in one way: an entry ``Admit``, proposed by a leader whose NOOP is committed, and taken when it is
   applied. The new incarnation is not counted for that entry, so a quorum without it holds everything that was ever
   committed, and whoever the former incarnation voted for without success cannot win any more: it lacks that entry,
-  which that quorum has. The new incarnation votes from when it has applied the entry, so it has all before it.
+  which that quorum has. The new incarnation votes from when it knows of the entry: by applying it, from another member,
+  or by a catalog that it took over. It need not have what comes before it: without one of that quorum nobody wins.
 - The first `Membership` comes from `dledger.raft.founding`.
 """
 

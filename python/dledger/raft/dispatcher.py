@@ -23,10 +23,12 @@ would else cost two messages more for each follower, and nobody who reads from a
 
 
 class PushState(Enum):
-    """COMPARE until the place is found up to which the logs agree, then APPEND from there on."""
+    """COMPARE until the place is found up to which the logs agree, then APPEND from there on. INSTALL_SNAPSHOT while
+    the follower needs entries that retention took."""
 
     COMPARE = "COMPARE"
     APPEND = "APPEND"
+    INSTALL_SNAPSHOT = "INSTALL_SNAPSHOT"
 
 
 @dataclass(slots=True)
@@ -41,7 +43,8 @@ class EntryDispatcher:
 
     In COMPARE one question is open at a time: does the follower hold ``compare_index``, and if it has more behind it,
     TRUNCATE. In APPEND pushes are pipelined up to a window of bytes; an unanswered one leads back to COMPARE, which
-    tells a lost push from a slow disk without sending any entry twice.
+    tells a lost push from a slow disk without sending any entry twice. In INSTALL_SNAPSHOT the follower is told now and
+    then where this log begins (``compare_index``), until it says that it holds that entry.
     """
 
     def __init__(self, core: Core, peer: NodeId, compare_index: Index, now_ms: int) -> None:
@@ -71,14 +74,13 @@ class EntryDispatcher:
         self._commit_sent_ms = now_ms
         self.commit_due_ms: int | None = None
         """When a COMMIT is to go out; None while there is nothing to tell."""
-        self._is_too_far_behind = False
 
     def fill(self, now_ms: int) -> None:
         """Send whatever may be sent now."""
         if now_ms < self._paused_until_ms:
             self.commit_due_ms = None
             return
-        if self.state is PushState.COMPARE:
+        if self.state is not PushState.APPEND:
             if self._asked_ms is None:
                 self._ask(now_ms)
             return
@@ -88,9 +90,9 @@ class EntryDispatcher:
             and self._in_flight_bytes < config.push_window_bytes
             and len(self._in_flight) < MAX_IN_FLIGHT
         ):
-            if log.term_at(Index(self.next_index - 1)) is None:
-                self._compare(Index(self.next_index - 1))  # retention took what comes before
-                self._wait_for_begin(now_ms)
+            if self._is_gone(Index(self.next_index - 1)):
+                self._compare(Index(self.next_index - 1))
+                self._ask(now_ms)
                 return
             entries = log.slice(self.next_index, config.push_batch_bytes)
             if entries is None:
@@ -106,7 +108,7 @@ class EntryDispatcher:
     def tick(self, now_ms: int) -> None:
         """Resend what was not answered in time; called with every heartbeat."""
         config, log = self.core.config, self.core.log
-        if self.state is PushState.COMPARE:
+        if self.state is not PushState.APPEND:
             if self._asked_ms is not None and now_ms - self._asked_ms >= config.push_timeout_ms:
                 self._asked_ms = None
         elif self._in_flight and now_ms - self._in_flight[0].sent_ms >= config.push_timeout_ms:
@@ -122,6 +124,8 @@ class EntryDispatcher:
         """What was under way may be lost with the old connection: ask now, not when it is late."""
         if self.state is PushState.COMPARE:
             self._compare(self.compare_index)
+        elif self.state is PushState.INSTALL_SNAPSHOT:
+            self._asked_ms = None
         elif self._in_flight:
             self._compare(Index(self.next_index - 1))
         self.fill(now_ms)
@@ -134,7 +138,7 @@ class EntryDispatcher:
         if not entries or any(self.core.log.term_at(entry.index) != entry.term for entry in entries):
             self._paused_until_ms = now_ms + self.core.config.push_timeout_ms
             return
-        if self.core.log.term_at(Index(entries[0].index - 1)) is None:
+        if self._is_gone(Index(entries[0].index - 1)):
             self._compare(Index(entries[0].index - 1))
         elif self.is_truncating and entries[0].index == self.compare_index + 1:
             self._truncate(entries[0], now_ms)
@@ -151,6 +155,9 @@ class EntryDispatcher:
             self._commit_answered = max(self._commit_answered, response.index)
         elif response.type is PushType.APPEND:
             self._on_append_response(response)
+        elif response.type is PushType.INSTALL_SNAPSHOT:
+            if self.state is PushState.INSTALL_SNAPSHOT and response.code is Code.SUCCESS:
+                self._compare(response.index)  # it holds that entry by now
         elif self.state is PushState.COMPARE and self._asked_ms is not None and response.index == self.compare_index:
             self._on_compare_response(response, now_ms)
         self.fill(now_ms)
@@ -207,7 +214,6 @@ class EntryDispatcher:
         """The logs agree up to ``compare_index``, and the follower has nothing else behind it."""
         self.state = PushState.APPEND
         self.is_truncating = False
-        self._is_too_far_behind = False
         self.next_index = Index(self.compare_index + 1)
         if self._in_flight and self._in_flight[-1].last == self.compare_index:
             for push in self._in_flight:  # all arrived; its disk is slow
@@ -216,22 +222,29 @@ class EntryDispatcher:
             self._in_flight.clear()
             self._in_flight_bytes = 0
 
+    def _is_gone(self, index: Index) -> bool:
+        """Whether it cannot be told any more which entry came there: retention took it, or what follows it."""
+        return index < self.core.log.begin_index - 1 or self.core.log.term_at(index) is None
+
     def _ask(self, now_ms: int) -> None:
-        log, index = self.core.log, self.compare_index
-        if index != NO_INDEX and log.term_at(index) is None:
-            self._wait_for_begin(now_ms)
+        if self.state is PushState.INSTALL_SNAPSHOT or self._is_gone(self.compare_index):
+            self._offer_state(now_ms)
             return
         self._asked_ms = now_ms
-        self._push(PushType.COMPARE, log.position_at(index))
+        self._push(PushType.COMPARE, self.core.log.position_at(self.compare_index))
 
-    def _wait_for_begin(self, now_ms: int) -> None:
-        """The follower needs entries that retention took: nothing helps but a copy of the store."""
-        if not self._is_too_far_behind:
-            self._is_too_far_behind = True
-            begin = self.core.log.begin_index
-            self.core.out.fact("follower_too_far_behind", follower=self.peer, at=self.compare_index, begin=begin)
-        self._paused_until_ms = now_ms + self.core.config.push_timeout_ms
-        self.compare_index = self.core.log.begin_index
+    def _offer_state(self, now_ms: int) -> None:
+        """The follower needs entries that retention took: tell it where the log begins, so that it fetches the state
+        that they came to. Only a committed entry may stand at the beginning of another log."""
+        log = self.core.log
+        first = log.begin_index
+        if self.state is not PushState.INSTALL_SNAPSHOT:
+            self.state = PushState.INSTALL_SNAPSHOT
+            self.core.out.fact("follower_too_far_behind", follower=self.peer, at=self.compare_index, begin=first)
+        self.compare_index = first
+        self._asked_ms = now_ms
+        if first <= log.committed_index:
+            self._push(PushType.INSTALL_SNAPSHOT, log.position_at(first))
 
     def _start_truncate(self, now_ms: int) -> None:
         begin = Index(self.compare_index + 1)

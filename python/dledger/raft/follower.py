@@ -8,7 +8,8 @@ from dledger.messages.codes import Code
 from dledger.messages.entry import MAGIC_NOOP, Entry, body_is_sound, chain_is_sound, place
 from dledger.messages.peer import PushEntryRequest, PushEntryResponse, PushType
 from dledger.raft.core import Core
-from dledger.raft.ready import Fact, SafetyViolation
+from dledger.raft.install import install_mode
+from dledger.raft.ready import Fact, Install, SafetyViolation
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId
 
 
@@ -73,6 +74,8 @@ class Follower:
         """Carry out a push of this node's leader, which was checked before (D6)."""
         if request.type is PushType.COMMIT:
             self._commit(request)
+        elif request.type is PushType.INSTALL_SNAPSHOT:
+            self._install(request)
         elif not self.core.log.holds(request.previous):
             self._refuse(request, request.previous.index)
         elif request.type is PushType.COMPARE:
@@ -86,6 +89,17 @@ class Follower:
         if self.core.log.holds(request.previous):
             self._match(request.previous.index, request)
         self._answer(request, Code.SUCCESS, self.core.log.committed_index)
+
+    def _install(self, request: PushEntryRequest) -> None:
+        """The leader has nothing before ``previous``, which is committed: does this log reach up to there?"""
+        first = request.previous
+        if first.index > request.commit_index:
+            self.core.out.fact("malformed_push", leader=request.local_id, push=str(request))
+        elif self.core.log.holds(first):
+            self._answer(request, Code.SUCCESS, first.index)
+        elif install_mode(self.core, first) is not None:
+            self.core.out.install = Install(request.leader_id, first)
+            self._answer(request, Code.INCONSISTENT_STATE, first.index)
 
     def _match(self, index: Index, request: PushEntryRequest) -> None:
         self.matched_index = max(self.matched_index, index)

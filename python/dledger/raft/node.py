@@ -12,6 +12,7 @@ from dledger.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd
 from dledger.messages.membership import Membership
 from dledger.messages.peer import PeerMessage
 from dledger.raft.follower import Follower
+from dledger.raft.install import InstallMode, install_mode
 from dledger.raft.leader import Leader
 from dledger.raft.log import LogSummary, RaftLog
 from dledger.raft.machine import Machine
@@ -149,6 +150,16 @@ class RaftNode:
         """SUCCESS when ``size`` bytes may be proposed now; else NOT_LEADER, LEADER_TRANSFERRING, DISK_FULL or
         LEADER_PENDING_FULL."""
         return Code.NOT_LEADER if self._leader is None else self._leader.can_accept(size)
+
+    def install_mode(self, first: Position) -> InstallMode | None:
+        """How a state whose log begins at the committed entry ``first`` may take the place of this node's now; None
+        when it may not. Whoever goes by it feeds this node nothing any more, and makes another one of what is then on
+        the disk.
+
+        Raises:
+            SafetyViolation: it contradicts a committed entry; stop the node (D7).
+        """
+        return install_mode(self._machine, first)
 
     def term_at(self, index: Index) -> Term | None:
         """Term of an entry; None when it is not in the log."""

@@ -10,7 +10,7 @@ from dledger.messages.codes import Code
 from dledger.messages.entry import Entry, HardState
 from dledger.messages.membership import Membership
 from dledger.messages.peer import PeerMessage
-from dledger.types import Index, NodeId, Role, Term, frozen
+from dledger.types import Index, NodeId, Position, Role, Term, frozen
 
 
 @frozen()
@@ -58,6 +58,15 @@ class Load:
 
 
 @frozen()
+class Install:
+    """This node lacks entries that the log of ``leader_id``, which begins at ``first``, has no more: fetch its state,
+    then ask ``install_mode``."""
+
+    leader_id: NodeId
+    first: Position
+
+
+@frozen()
 class ReadDone:
     """The answer to ``read_index(token)``. On SUCCESS the state is linearizable once ``index`` is applied."""
 
@@ -102,6 +111,7 @@ class Ready:
     finished: tuple[Finished, ...] = ()
     load: tuple[Load, ...] = ()
     """Read after 3."""
+    install: Install | None = None
     reads: tuple[ReadDone, ...] = ()
     role: RoleChange | None = None
     transfer: TransferDone | None = None
@@ -126,6 +136,7 @@ class Outbox:
     committed: Index | None = None
     finished: list[Finished] = field(default_factory=list)
     load: list[Load] = field(default_factory=list)
+    install: Install | None = None
     reads: list[ReadDone] = field(default_factory=list)
     transfer: TransferDone | None = None
     facts: list[Fact] = field(default_factory=list)
@@ -149,6 +160,7 @@ class Outbox:
             or role
             or self.finished
             or self.load
+            or self.install
             or self.reads
             or self.transfer
             or self.committed is not None
@@ -164,13 +176,14 @@ class Outbox:
             committed=self.committed,
             finished=tuple(self.finished),
             load=tuple(self.load),
+            install=self.install,
             reads=tuple(self.reads),
             role=role,
             transfer=self.transfer,
             facts=tuple(self.facts),
         )
         self.save = False
-        self.truncate_to = self.committed = self.transfer = None
+        self.truncate_to = self.committed = self.transfer = self.install = None
         for collected in (self.append, self.messages, self.finished, self.load, self.reads, self.facts):
             collected.clear()
         return ready

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Final
 
 from dledger.catalog.catalog import Catalog
 from dledger.errors import CorruptStore, StorageError
 from dledger.store.api import LogStore
 from dledger.store.files import Disk, DiskFile
-from dledger.store.snapshot import SnapshotFiles
-from dledger.store.tables import TableFiles
+from dledger.store.snapshot import SNAPSHOTS, SnapshotFiles
+from dledger.store.tables import TABLES, TableFiles
 from dledger.types import NO_INDEX, Index
 
 logger = logging.getLogger(__name__)
-
-SNAPSHOTS: Final = "snapshot"
-TABLES: Final = "tables"
 
 
 class Checkpoints:
@@ -51,7 +47,7 @@ class Checkpoints:
         """
         reason = "there is no usable snapshot of the catalog"
         try:
-            found = self._snapshots.load(store.end.position.index)
+            found = self._snapshots.load(max(store.end.position.index, store.installed_index))
             for skipped in self._snapshots.skipped:
                 logger.error("%s", skipped)
             if found is not None and found[0] >= store.begin_index - 1:

@@ -14,7 +14,7 @@ from dledger.errors import CorruptEntry, OffsetOutOfRange
 from dledger.messages.entry import LogEnd
 from dledger.messages.peer import PeerMessage
 from dledger.raft.node import RaftNode
-from dledger.raft.ready import IDLE, Fact, Finished, Load, ReadDone, Ready, RoleChange, TransferDone
+from dledger.raft.ready import IDLE, Fact, Finished, Install, Load, ReadDone, Ready, RoleChange, TransferDone
 from dledger.server.disk import Flusher
 from dledger.store.api import LogStore
 from dledger.types import Buffer, Index, NodeId, Position
@@ -38,6 +38,7 @@ class Listener(Protocol):
     def on_damage(self, error: CorruptEntry) -> None: ...
     def on_cut_waits(self, error: CorruptEntry) -> None: ...
     def on_cut(self, end: Index) -> None: ...
+    def on_install(self, install: Install) -> None: ...
     def on_fact(self, fact: Fact) -> None: ...
 
 
@@ -190,6 +191,8 @@ class Driver:
             self._listener.on_fact(fact)
         for load in ready.load:
             self._load(load)
+        if ready.install is not None:
+            self._listener.on_install(ready.install)
         if ready.role is not None:
             self._listener.on_role(ready.role)
         if ready.committed is not None and ready.append:

@@ -27,6 +27,7 @@ from dledger.messages.client import (
     TransferRequest,
 )
 from dledger.messages.codes import Code
+from dledger.messages.install import SnapshotRequest, SnapshotResponse
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairRequest, RepairResponse
 from dledger.net import Connection, Limits, Listener, Patience, listen
@@ -34,6 +35,7 @@ from dledger.server.admission import Admissions
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
 from dledger.server.driver import Driver
+from dledger.server.install import Installer
 from dledger.server.listings import Listings
 from dledger.server.offsets import Offsets
 from dledger.server.reads import Reads
@@ -69,6 +71,7 @@ class Front:
         repairs: Repairs,
         admissions: Admissions,
         listings: Listings,
+        installer: Installer,
     ) -> None:
         self._group = group
         self._node = node
@@ -78,6 +81,7 @@ class Front:
         self._reads = reads
         self._offsets = offsets
         self._repairs = repairs
+        self._installer = installer
         self._listener: Listener | None = None
         self._clients: dict[Connection, None] = {}
         self._paused: dict[Connection, None] = {}
@@ -157,6 +161,8 @@ class Front:
                 self._driver.step(message)
             elif isinstance(message, RepairRequest | RepairResponse):
                 self._repairs.on_message(message)
+            elif isinstance(message, SnapshotRequest | SnapshotResponse):
+                self._installer.on_message(message)
             else:
                 raise ProtocolError(f"peer {session.peer} sent {type(message).__name__}")
         elif type(message) is AppendRequest:

@@ -46,9 +46,11 @@ class House:
         front: Front,
         peers: Peers,
         checkpoints: Checkpoints,
+        wanted: Callable[[], Index | None],
         on_idle: Callable[[], None],
     ) -> None:
-        """``on_idle`` is called when nobody has used the node for ``idle_timeout_ms``."""
+        """``wanted``: the first entry that a member needs which is being given this node's state. ``on_idle`` is called
+        when nobody has used the node for ``idle_timeout_ms``."""
         self._node = node
         self._driver = driver
         self._environment = driver.environment
@@ -59,6 +61,7 @@ class House:
         self._front = front
         self._peers = peers
         self._checkpoints = checkpoints
+        self._wanted = wanted
         self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
         self.holds = Holds(catalog)
@@ -164,7 +167,9 @@ class House:
             self._checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
         )
-        held = None
+        wanted, held = self._wanted(), None
+        if wanted is not None:
+            limit = min(limit, wanted - 1)
         if raft.role is Role.LEADER:
             limit = min(limit, *raft.watermarks.values())
             held = self.holds.look()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
@@ -13,7 +14,7 @@ from dledger.errors import CorruptEntry, CorruptStore, DLedgerError, StorageErro
 from dledger.messages.codes import Code
 from dledger.raft.log import LogSummary
 from dledger.raft.node import RaftNode
-from dledger.raft.ready import Fact, Finished, ReadDone, RoleChange, TransferDone
+from dledger.raft.ready import Fact, Finished, Install, ReadDone, RoleChange, TransferDone
 from dledger.server.admission import Admissions, explain
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
@@ -28,6 +29,7 @@ from dledger.server.peers import Peers
 from dledger.server.reads import Reads
 from dledger.server.repair import Repairs
 from dledger.server.scrub import Scrubber
+from dledger.server.states import States, known_committed
 from dledger.store.api import LogStore
 from dledger.store.file_store import open_store
 from dledger.store.files import Disk, RealDisk
@@ -68,6 +70,7 @@ class NodeServer:
         self._idle = asyncio.Event()
         self._running = False
         self._closed = False
+        self._restarting: asyncio.Task[bool] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -80,6 +83,9 @@ class NodeServer:
             PortInUse: another process listens on the port.
             PathError: the directory cannot be used.
         """
+        await self._open()
+
+    async def _open(self) -> None:
         self.store: LogStore = open_store(self.group, self.node, self._disk, environment=self._environment)
         try:
             self.checkpoints = Checkpoints(self.node.directory, self._disk)
@@ -109,7 +115,7 @@ class NodeServer:
             begin_index=store.begin_index,
             end=store.end,
             terms=store.terms,
-            committed=Index(max(store.hard_state.commit_hint, self.catalog.applied_index)),
+            committed=known_committed(store, self.catalog),
         )
         machine = self._environment
         self.raft = RaftNode(
@@ -130,8 +136,13 @@ class NodeServer:
             self._on_pass, self.driver.fail, self.on_damage,
         )  # fmt: skip
         self.repairs = Repairs(
-            group, node.node_id, self.driver, store, self.catalog, self.peers.send, self.applier.resume
-        )
+            group, node.node_id, self.driver, store, self.catalog, self.peers.send, self.applier.resume,
+            lambda refused: self.states.no_copy(refused),
+        )  # fmt: skip
+        self.states = States(
+            group, node, self.driver, store, self.catalog, self.checkpoints, self.peers, self._disk,
+            lambda: self.writes.caught_up, self.on_damage, lambda: self.house.checkpoint(), self._restart,
+        )  # fmt: skip
         self.scrubber = Scrubber(node, self.driver, store, self.repairs.found)
         self.reads = Reads(self.driver, self.catalog, store, self.on_damage)
         self.linearizable = LinearizableReads(self.driver, self.catalog)
@@ -143,11 +154,11 @@ class NodeServer:
         self.listings = Listings(self.driver, self.catalog, store, self.linearizable, self.on_damage)
         self.front = Front(
             group, node, self.driver, self.writes, self.reads, self.offsets, self.answers, self.repairs,
-            self.admissions, self.listings,
+            self.admissions, self.listings, self.states.installer,
         )  # fmt: skip
         self.house = House(
             node, self.driver, store, self.catalog, self.applier, self.writes, self.front, self.peers,
-            self.checkpoints, self._idle.set,
+            self.checkpoints, lambda: self.states.floor, self._idle.set,
         )  # fmt: skip
 
     async def stop(self) -> None:
@@ -155,9 +166,17 @@ class NodeServer:
         if self._closed or not self._running:
             return
         self._closed = True
+        if self._restarting is not None and not await self._restarting:
+            return
         if self._error is None:
             await self._hand_over()
             await self._until(lambda: self.writes.waiting == 0)
+        await self._end_parts()
+        self._close_files()
+        logger.info("%s of group %s has stopped", self.node.node_id, self.group.group)
+
+    async def _end_parts(self) -> None:
+        """Everything ends but the files, which have all that was given to them."""
         self.writes.fail_all(Code.TERM_CHANGED)
         self.linearizable.fail_all(Code.NOT_LEADER)
         self.reads.stop()
@@ -170,13 +189,33 @@ class NodeServer:
         self.applier.stop()
         self.scrubber.stop()
         self.repairs.stop()
+        self.states.stop()
         self.admissions.stop()
         await self.house.stop()
         await self.peers.close()
         await self.driver.stop()
+
+    def _restart(self, between: Callable[[], None]) -> None:
+        """Stop, carry out ``between``, and start again on what the disk has then."""
+        self._restarting = asyncio.get_running_loop().create_task(self._stop_and_start(between))
+
+    async def _stop_and_start(self, between: Callable[[], None]) -> bool:
+        """Whether it runs again: not after an error, nor when it was asked to stop meanwhile."""
+        self.node = replace(self.node, port=self.port)
+        try:
+            await self._end_parts()
+            between()
+            self._close_files()
+            if not self._closed:
+                await self._open()
+                return True
+        except Exception as error:
+            self._fatal(error)
+        return False
+
+    def _close_files(self) -> None:
         self.checkpoints.close()
         self.store.close()
-        logger.info("%s of group %s has stopped", self.node.node_id, self.group.group)
 
     async def _hand_over(self) -> None:
         """Let the follower that has most take over, so that nobody has to wait for an election."""
@@ -244,6 +283,7 @@ class NodeServer:
             "repair": self.repairs.status(),
             "admission": self.admissions.status(),
             "retention": self.house.holds.status(),
+            "install": self.states.status(),
         }
 
     # --- news -------------------------------------------------------------------------------------------------
@@ -261,6 +301,9 @@ class NodeServer:
     def on_transfer(self, done: TransferDone) -> None:
         self.writes.leadership_changed()
         self.answers.transferred(done)
+
+    def on_install(self, install: Install) -> None:
+        self.states.wanted(install)
 
     def on_damage(self, error: CorruptEntry) -> None:
         """A committed entry cannot be read; the others may have it."""

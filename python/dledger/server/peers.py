@@ -10,6 +10,7 @@ from typing import Any, Final
 from dledger.config import GroupConfig
 from dledger.errors import DLedgerError, Unavailable
 from dledger.messages.client import HelloRequest, HelloResponse, StatusRequest, StatusResponse
+from dledger.messages.install import InstallMessage
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairMessage
 from dledger.net import Connection, Handlers, Limits, PeerLink, connect
@@ -49,7 +50,7 @@ class Peers:
         for link in self._links.values():
             link.start()
 
-    def send(self, message: PeerMessage | RepairMessage) -> None:
+    def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
         """May be lost: the core says again what matters."""
         self._links[message.remote_id].send(message)
 

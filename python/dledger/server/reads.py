@@ -17,7 +17,7 @@ from dledger.net import Connection
 from dledger.raft.node import RaftNode
 from dledger.server.driver import Driver
 from dledger.store.api import LogStore
-from dledger.types import Buffer, Index
+from dledger.types import NO_INDEX, Buffer, Index
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,9 @@ class Reads:
         self._store = store
         self._on_damage = on_damage
         self._raft: RaftNode = driver.raft
+        is_ahead = catalog.applied_index > driver.raft.committed_index
+        self._needs = catalog.applied_index if is_ahead else NO_INDEX
+        """The catalog is that of another node, and of entries up to this one that are still on their way here."""
         self._loop = asyncio.get_running_loop()
         self._held: dict[tuple[int, int], dict[Held, None]] = {}
 
@@ -68,6 +71,9 @@ class Reads:
         if request.partition < 0 or request.start_offset < 0 or request.max_bytes <= 0:
             text = f"fetch: partition {request.partition}, offset {request.start_offset}, bytes {request.max_bytes}"
             connection.send(FetchResponse(code=Code.MALFORMED, message=text), request_id)
+            return
+        if self._needs > min(self._raft.committed_index, self._raft.durable_index):
+            self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
             return
         begin, end = self._range(request.topic_id, request.partition)
         if begin < 0:

@@ -74,8 +74,9 @@ class Repairs:
         catalog: Catalog,
         send: Callable[[RepairMessage], None],
         on_repaired: Callable[[], None],
+        on_no_copy: Callable[[dict[NodeId, str]], None],
     ) -> None:
-        """``on_repaired`` is called when a run is sound again."""
+        """``on_repaired``: a run is sound again. ``on_no_copy``: nobody can mend one, for the reasons given."""
         self._group = group
         self._node_id = node_id
         self._driver = driver
@@ -83,6 +84,7 @@ class Repairs:
         self._catalog = catalog
         self._send = send
         self._on_repaired = on_repaired
+        self._on_no_copy = on_no_copy
         self._peers = [member for member in group.members if member != node_id]
         self._loop = asyncio.get_running_loop()
         self._now_ms = driver.environment.now_ms
@@ -238,6 +240,7 @@ class Repairs:
             )  # fmt: skip
         repair.deadline_ms = now + repair.pause_ms
         repair.pause_ms = min(2 * repair.pause_ms, AGAIN_MOST_MS)
+        self._on_no_copy(repair.refused)
 
     def _ask(self, repair: Repair, now: int) -> None:
         assert repair.asked is not None

@@ -109,6 +109,15 @@ class LogStore(Protocol):
         """The first entry that is kept; for an empty log the one that will be first."""
 
     @property
+    def begin(self) -> LogEnd:
+        """What the first kept entry follows; its term is not known any more. chain_crc -1: unknown."""
+
+    @property
+    def installed_index(self) -> Index:
+        """As of which entry the last catalog is that was taken over from another node, -1: none was. The log may still
+        end before it."""
+
+    @property
     def end(self) -> LogEnd:
         """What the next entry follows."""
 

@@ -133,6 +133,14 @@ class FileStore:
         return self._view.begin_index
 
     @property
+    def begin(self) -> LogEnd:
+        return self._view.begin
+
+    @property
+    def installed_index(self) -> Index:
+        return self._parts.installed
+
+    @property
     def end(self) -> LogEnd:
         return self._view.end
 
@@ -159,8 +167,7 @@ class FileStore:
     @property
     def bytes_used(self) -> int:
         """Bytes that the log's files take on the disk, allocated ahead or not."""
-        files = self._index.files
-        return len(self._data.starts) * self._data.file_size + len(files.starts) * files.file_size
+        return sum(len(files.starts) * files.file_size for files in (self._data, self._index.files))
 
     def _fatal(self, what: str, where: Where) -> StoreFatal:
         """Turn an error of the disk into the end of this store (D2)."""

@@ -9,6 +9,7 @@ from typing import Any
 from dledger.errors import PathError
 from dledger.messages.entry import LogEnd
 from dledger.store.files import Disk, RealDisk
+from dledger.store.install import DONE, INSTALL_FILE, INSTALL_MAGIC, InstallRecord
 from dledger.store.logindex import UNIT_SIZE, LogIndex
 from dledger.store.members import MEMBERS_FILE, MEMBERS_MAGIC
 from dledger.store.open_parts import LOCK_FILE
@@ -77,6 +78,10 @@ def look_at(directory: str | Path, disk: Disk | None = None) -> Look:
     state = _slots(disk, root / STATE_FILE, STATE_MAGIC, problems)
     mark = _slots(disk, root / MARK_FILE, MARK_MAGIC, problems)
     _slots(disk, root / MEMBERS_FILE, MEMBERS_MAGIC, problems)
+    install = _slots(disk, root / INSTALL_FILE, INSTALL_MAGIC, problems)
+    if install is not None and InstallRecord.unpack(install).step != DONE:
+        reason = "the state of another node is being taken over: start the node, which goes on with that"
+        problems.append({"index": -1, "pos": -1, "file": str(root / INSTALL_FILE), "reason": reason})
     data_size = _file_size(disk, root / "data", 1, problems)
     index_size = _file_size(disk, root / "index", UNIT_SIZE, problems)
     data = SegmentFiles(disk, root / "data", data_size, read_only=True)

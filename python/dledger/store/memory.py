@@ -12,7 +12,7 @@ from dledger.messages.membership import Membership
 from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
 from dledger.store.rules import check_append, check_hard_state, check_truncate
 from dledger.store.terms import Pairs, TermTable, find_terms
-from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position
+from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Position
 
 
 class MemoryStore:
@@ -73,6 +73,14 @@ class MemoryStore:
     @property
     def begin_index(self) -> Index:
         return self._begin
+
+    @property
+    def begin(self) -> LogEnd:
+        return replace(self._begin_end, position=Position(NO_TERM, Index(self._begin - 1)))
+
+    @property
+    def installed_index(self) -> Index:
+        return NO_INDEX
 
     @property
     def end(self) -> LogEnd:

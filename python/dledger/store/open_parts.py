@@ -14,6 +14,7 @@ from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
 from dledger.messages.entry import HardState
 from dledger.store.api import Identity
 from dledger.store.files import Disk, Lock
+from dledger.store.install import INSTALL_FILE, finish_install
 from dledger.store.logindex import LogIndex
 from dledger.store.members import MEMBERS_FILE, MemberFile
 from dledger.store.segments import NEW_SUFFIX, SegmentFiles
@@ -27,7 +28,7 @@ from dledger.store.state import (
     StateRecord,
     imported_hard_state,
 )
-from dledger.types import NodeId
+from dledger.types import Index, NodeId
 
 LOCK_FILE: Final = "lock"
 
@@ -87,6 +88,8 @@ class Parts:
     notes: list[str]
     imported: bool
     """The files are DLedger's, opened for the first time."""
+    installed: Index
+    """As of which entry the last catalog is that was taken over from another node; -1: none."""
 
 
 def take_lock(disk: Disk, directory: Path) -> Lock:
@@ -127,9 +130,10 @@ def open_parts(settings: StoreSettings, disk: Disk, environment: Environment = R
 def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: Environment) -> Parts:
     root, notes = settings.directory, list[str]()
     _sync_names_above(disk, root)
-    for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE):
+    for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE, INSTALL_FILE):
         if disk.exists(root / (name + NEW_SUFFIX)):
             disk.unlink(root / (name + NEW_SUFFIX))
+    installed = finish_install(disk, root, settings.index_file_bytes)
     if not disk.exists(root / STATE_FILE):
         _create_state(settings, disk, environment, notes)
     state = SlotFile(disk.open(root / STATE_FILE), STATE_MAGIC)
@@ -154,8 +158,9 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: E
     members = MemberFile(disk, root, record.identity.incarnation, notes, lambda: environment.below(1 << 63))
     imported = mark is None and disk.exists(root / "currterm")
     return Parts(
-        settings, disk, lock, state, record, mark_slots, mark, data, LogIndex(index), members, notes, imported
-    )
+        settings, disk, lock, state, record, mark_slots, mark, data, LogIndex(index), members, notes, imported,
+        installed,
+    )  # fmt: skip
 
 
 def _sync_names_above(disk: Disk, root: Path) -> None:

@@ -24,7 +24,7 @@ from dledger.store.recovery import rebuild_index
 from dledger.store.scan import Chain
 from dledger.store.segments import SegmentFiles
 from dledger.store.state import EMPTY_LOG, FIRST
-from dledger.types import Buffer, Index, Term, frozen
+from dledger.types import NO_TERM, Buffer, Index, Position, Term, frozen
 
 MAX_PREAD: Final = 8 << 20
 """Neighbouring bodies are fetched together up to so many bytes."""
@@ -41,6 +41,11 @@ class View:
     end: LogEnd = EMPTY_LOG
     cuts: int = 0
     """Number of truncations so far: a reader that met one looks again."""
+
+    @property
+    def begin(self) -> LogEnd:
+        """What the first entry follows, as far as it is known."""
+        return LogEnd(Position(NO_TERM, Index(self.begin_index - 1)), self.begin_pos, self.begin_chain)
 
     def grown(self, end: LogEnd) -> View:
         """The same after an append; every append makes one, so not by ``replace``, which is slow."""

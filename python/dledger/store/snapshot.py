@@ -21,6 +21,8 @@ from dledger.types import Index
 _HEADER: Final = struct.Struct(">4sHHqQI")
 VERSION: Final = 1
 KEPT: Final = 2
+SNAPSHOTS: Final = "snapshot"
+"""The directory, in that of the node."""
 
 
 def pack_snapshot(index: Index, data: bytes) -> bytes:

@@ -31,6 +31,8 @@ CRC_BYTES: Final = 4
 BUFFER_BYTES: Final = 1 << 18
 """Rows are written when so many bytes of them wait."""
 CHUNK_ROWS: Final = 4096
+TABLES: Final = "tables"
+"""The directory, in that of the node."""
 
 
 class FileTable:
@@ -64,11 +66,7 @@ class FileTable:
         if len(row) % size:
             raise ValueError(f"table {self._name}: {len(row)} bytes are no rows of {size}")
         with self._lock:
-            for at in range(0, len(row), size):
-                part = row[at : at + size]
-                self._waiting += part
-                self._waiting += crc32(part, number & 0xFFFFFFFF).to_bytes(CRC_BYTES, "big")
-                number += 1
+            self._waiting += pack_rows(row, size, number)
             if len(self._waiting) >= BUFFER_BYTES:
                 self.write()
 
@@ -196,6 +194,17 @@ def pack_header(row_size: int, first: int) -> bytes:
     """The first 64 bytes of a table file."""
     crc = crc32(_HEADER.pack(b"DLtb", VERSION, 0, row_size, first, 0))
     return _HEADER.pack(b"DLtb", VERSION, 0, row_size, first, crc).ljust(HEADER_BYTES, b"\0")
+
+
+def pack_rows(rows: bytes, row_size: int, number: int) -> bytearray:
+    """Rows as they stand in a file; ``number``: that of the first."""
+    packed = bytearray()
+    for at in range(0, len(rows), row_size):
+        row = rows[at : at + row_size]
+        packed += row
+        packed += crc32(row, number & 0xFFFFFFFF).to_bytes(CRC_BYTES, "big")
+        number += 1
+    return packed
 
 
 def unpack_header(data: bytes) -> tuple[int, int] | None:

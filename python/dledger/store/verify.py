@@ -7,6 +7,7 @@ from typing import Any
 
 from dledger.messages.entry import LogEnd
 from dledger.store.files import Disk
+from dledger.store.install import INSTALL_SUFFIX
 from dledger.store.logindex import UNIT_SIZE, unit_of
 from dledger.store.look import Look, look_at
 from dledger.store.scan import Bad, Finish, Good, Padding, Walker
@@ -129,7 +130,7 @@ class _Log:
 def _verify_tables(look: Look) -> None:
     directory = look.directory / "tables"
     for name in look.disk.listdir(directory):
-        if not name.endswith(NEW_SUFFIX):
+        if not name.endswith((NEW_SUFFIX, INSTALL_SUFFIX)):
             reason = verify_table_file(look.disk.open_read_only(directory / name))
             if reason:
                 look.problem(-1, -1, directory / name, reason)

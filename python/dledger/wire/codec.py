@@ -13,6 +13,7 @@ from dledger.errors import ProtocolError
 from dledger.messages.client import AppendRequest, ClientRequest, ClientResponse, FetchResponse
 from dledger.messages.command import Command
 from dledger.messages.entry import HEADER, HEADER_SIZE, Entry
+from dledger.messages.install import InstallMessage
 from dledger.messages.peer import PeerMessage, PushEntryRequest
 from dledger.messages.repair import RepairMessage, RepairResponse
 from dledger.types import Buffer
@@ -21,7 +22,7 @@ from dledger.wire.framing import pack_frame
 from dledger.wire.kinds import KINDS, MESSAGES
 from dledger.wire.packing import pack, unpack
 
-Message = ClientRequest | ClientResponse | PeerMessage | RepairMessage
+Message = ClientRequest | ClientResponse | PeerMessage | RepairMessage | InstallMessage
 
 _TABLES: Final = {kind: Table(message) for kind, message in MESSAGES.items()}
 _BY_TYPE: Final = {message: (kind, _TABLES[kind]) for message, kind in KINDS.items()}

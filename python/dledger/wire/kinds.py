@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dledger.messages import client, command, peer, repair
+from dledger.messages import client, command, install, peer, repair
 
 MESSAGES: Final[dict[int, type[Any]]] = {
     1: client.HelloRequest,
@@ -22,6 +22,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     25: repair.RepairResponse,
     26: peer.MemberRequest,
     27: peer.MemberResponse,
+    28: install.SnapshotRequest,
+    29: install.SnapshotResponse,
     # a client's requests, and each answer right behind
     32: client.MetadataRequest,
     33: client.MetadataResponse,

@@ -64,7 +64,7 @@ class Storage:
         index = view.catalog.applied_index
         if index < 0:
             return
-        if index > self._truth.committed_index or index > view.end.position.index:
+        if index > self._truth.committed_index or index > max(view.end.position.index, view.store.installed_index):
             raise Broken("I22", f"{view} restores a catalog at {index}, its log ends at {view.end.position.index}")
         known = self.snapshots.get(index)
         if known is not None and crc32(view.catalog.snapshot()) != known:

@@ -30,10 +30,17 @@ class WatchedServer(NodeServer):
     """A node that is looked at from its first event on."""
 
     watch: Watch | None = None
+    counts: Counts | None = None
+
+    def _restart(self, between: Callable[[], None]) -> None:
+        if self.counts is not None:
+            self.counts.bite("state installed")
+        super()._restart(between)
 
     def _build(self) -> None:
         super()._build()
         if self.watch is not None:
+            self.watch.ended(self.node.node_id)  # it has taken over another state, if this is not its first life
             attach(self.watch, self.node.node_id, self)
 
 
@@ -129,6 +136,7 @@ class Node:
             environment=machine,
         )  # fmt: skip
         server.watch = watch = world.watch
+        server.counts = world.counts
         if watch is not None:
             loop.after_callback = watch.observer(self.name)
         world.story.tell(self.name, f"starts, life {self.lives}")

@@ -1,0 +1,125 @@
+"""Whole states: given to members that need entries which nobody has any more, and taken from the leader likewise."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from dledger.catalog.catalog import Catalog
+from dledger.config import GroupConfig, NodeConfig
+from dledger.errors import CorruptEntry
+from dledger.messages.codes import Code
+from dledger.raft.install import InstallMode
+from dledger.raft.ready import Install, SafetyViolation
+from dledger.server.checkpoint import Checkpoints
+from dledger.server.driver import Driver
+from dledger.server.image import Head, Unpacker
+from dledger.server.images import Images
+from dledger.server.install import Installer
+from dledger.server.peers import Peers
+from dledger.store.api import LogStore
+from dledger.store.files import Disk
+from dledger.store.install import Staging
+from dledger.types import Index, NodeId
+
+logger = logging.getLogger(__name__)
+
+
+class States:
+    """Decides what a fetched state is good for, with the core (`dledger.raft.install`), and has it taken over."""
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        node: NodeConfig,
+        driver: Driver,
+        store: LogStore,
+        catalog: Catalog,
+        checkpoints: Checkpoints,
+        peers: Peers,
+        disk: Disk,
+        caught_up: Callable[[], bool],
+        on_damage: Callable[[CorruptEntry], None],
+        save: Callable[[], object],
+        restart: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """``save`` has the catalog saved. ``restart`` stops the node, calls what it is given, and starts it again."""
+        self._node_id = node.node_id
+        self._driver = driver
+        self._raft = driver.raft
+        self._store = store
+        self._catalog = catalog
+        self._checkpoints = checkpoints
+        self._save = save
+        self._restart = restart
+        self.images = Images(group, node.node_id, driver, store, catalog, peers.send, caught_up, on_damage)
+        self.installer = Installer(
+            group, node.node_id, driver, self.images, lambda: Staging(node.directory, disk, group.segment_bytes),
+            peers.send, self._is_front_only, self._fetched,
+        )  # fmt: skip
+
+    @property
+    def floor(self) -> Index | None:
+        """The first entry that must stay for a member that fetches this node's state; None: nobody does."""
+        return self.images.floor
+
+    def wanted(self, install: Install) -> None:
+        """The leader's log begins behind the end of this one."""
+        self.installer.wanted(install.leader_id)
+
+    def no_copy(self, refused: dict[NodeId, str]) -> None:
+        """Nobody can mend what is damaged here, for these reasons: if the leader's is retention, its state helps."""
+        leader = self._raft.leader_id
+        if leader is not None and refused.get(leader) == Code.INDEX_LESS_THAN_LOCAL_BEGIN.name:
+            self._save()  # damaged entries that are applied can go once that is on the disk
+            self.installer.wanted(leader)
+
+    def stop(self) -> None:
+        self.installer.stop()
+
+    def status(self) -> dict[str, Any] | None:
+        """For the node's status; None when no state is fetched."""
+        return self.installer.status()
+
+    def _mode(self, head: Head) -> InstallMode | None:
+        try:
+            return self._raft.install_mode(head.first)
+        except SafetyViolation as error:
+            self._driver.fail(error)
+            return None
+
+    def _is_front_only(self, head: Head) -> bool:
+        """Whether all that retention took elsewhere is applied here: then only damaged entries have to go."""
+        return self._catalog.applied_index >= head.first.index - 1 and self._mode(head) is InstallMode.KEEP
+
+    def _fetched(self, fetched: Unpacker) -> None:
+        """Another node's state is here: take it over, if it still is of use."""
+        head = fetched.head
+        assert head is not None
+        mode, front_only = self._mode(head), self._is_front_only(head)
+        if self._driver.failed:
+            return
+        if mode is None or (not front_only and (fetched.first is None or head.index <= self._catalog.applied_index)):
+            self.installer.given_up("this node has got further meanwhile")
+        elif front_only and self._checkpoints.index < head.first.index - 1:
+            self.installer.given_up("this node's own catalog has to be saved before")
+        else:
+            logger.warning(
+                "%s takes over %s; its log begins at entry %d from now on", self._node_id,
+                "no catalog" if front_only else f"the catalog as of entry {head.index}", head.first.index,
+            )  # fmt: skip
+            self._driver.failed = True  # nothing more is taken in, nor acknowledged, by what this node is now
+            first = fetched.first if mode is InstallMode.REPLACE else None
+            self._restart(lambda: fetched.staging.commit(head.index, head.begin, first, catalog=not front_only))
+
+
+def known_committed(store: LogStore, catalog: Catalog) -> Index:
+    """How far a log is known to be committed when its node starts. A catalog that was taken over says nothing of a log
+    that has yet to come up to it, or to be compared with the leader's."""
+    applied, before = catalog.applied_index, store.begin_index - 1
+    summed_up = applied if applied > store.installed_index else before
+    return Index(max(store.hard_state.commit_hint, before, summed_up))
+
+
+__all__ = ["States", "known_committed"]
