@@ -136,3 +136,23 @@ def test_changelog_has_the_form_that_it_names() -> None:
     text = (TOP / "CHANGELOG.md").read_text()
     assert "keepachangelog.com" in text
     assert text.index("## [Unreleased]") < text.index("### Added")
+
+
+def test_every_feature_of_the_kafka_connector_is_there_or_says_why_not() -> None:
+    """docs/from-kafka.md: a *yes* names tests of this suite, anything else a reason."""
+    text = (TOP / "docs" / "from-kafka.md").read_text()
+    suite = names_of_all_tests()
+    for section, least in (("Reading", 30), ("Writing", 14), ("Operations", 6)):
+        rows = table(text.split(f"### {section}\n")[1], "feature | here | shown by, or why not")
+        assert len(rows) >= least, section
+        for feature, here, why in rows:
+            named = set(re.findall(r"`(tests/\S+?::test_\w+)`", why))
+            assert here in {"yes", "not in PySpark", "not yet"}, feature
+            assert named if here == "yes" else why, feature
+            assert named <= suite, sorted(named - suite)
+    complaints = table(text, "complaint | here")
+    assert len(complaints) == 5
+    for complaint, here in complaints:
+        named = set(re.findall(r"`(tests/\S+?::test_\w+)`", here))
+        assert named, complaint
+        assert named <= suite, sorted(named - suite)

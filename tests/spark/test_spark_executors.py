@@ -1,0 +1,89 @@
+"""Several executors, each with its own processes, which die.
+
+Speculation is on; Spark never runs the second attempt of a task on the host of the first, so what it leads to is shown
+without Spark (tests/datasource/test_sink.py).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
+
+from dledger import Client
+from dledger.datasource.java import ensure_java
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def executors(last_session: None, tmp_path: Path) -> Iterator[SparkSession]:
+    """Two executors on this machine; one that dies is replaced."""
+    before = SparkSession.getActiveSession()
+    if before is not None:
+        before.stop()
+    ensure_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("executors")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.speculation": "true",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+def dies_once(mark: Path) -> Callable[[int], int]:
+    """Ends the executor that comes to number 50 first, JVM and all, in the middle of a task."""
+    name = str(mark)
+
+    def check(number: int) -> int:
+        if number == 50 and not Path(name).exists():
+            Path(name).touch()
+            daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    return check
+
+
+def test_writes_are_once_though_an_executor_is_killed_in_the_middle_of_each(
+    executors: SparkSession, table: Any, topic: str, client: Client, tmp_path: Path
+) -> None:
+    """A batch write, then foreachBatch, both in one session, for starting it takes long."""
+    number = udf(dies_once(tmp_path / "batch"), "bigint", useArrow=False)
+    frame = executors.range(0, 400, 1, 4).select(number("id").cast("string").alias("value"))
+    table.write(frame, topic, **{"createTopic.partitions": 2})
+    expected = sorted(str(n) for n in range(400))
+    assert (tmp_path / "batch").exists()
+    assert sorted(table.values(topic)) == expected
+    again = udf(dies_once(tmp_path / "stream"), "bigint", useArrow=False)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        rows = batch.select(again(batch.value.cast("string").cast("bigint")).cast("string").alias("value"))
+        table.write(rows, f"{topic}-copy")
+
+    stream = table.stream(topic, startingOffsets="earliest", minPartitions=4, groupId=f"{topic}-g")
+    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert (tmp_path / "stream").exists()
+    assert sum(one.numInputRows for one in query.recentProgress) == 400
+    assert sorted(table.values(f"{topic}-copy")) == expected
