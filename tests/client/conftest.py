@@ -119,7 +119,8 @@ class FakeGroup:
     """A catalog behind some addresses. ``faults`` (message type -> what happens to the next ones, in order):
 
     "drop": closed before it is done; "lose": done, then closed without an answer; "silence": not done, no answer;
-    a Code: answered with it, not done; ("done", Code): done, then answered with it; a callable: gives one of these.
+    a Code or a whole answer: answered with it, not done; ("done", Code): done, then answered with it; a callable: gives
+    one of these.
     """
 
     def __init__(self, nodes: int = 3) -> None:
@@ -175,6 +176,8 @@ class FakeGroup:
                 return DROP
             if fault == "silence":
                 return SILENCE
+            if hasattr(fault, "code"):
+                return fault, ()
             if isinstance(fault, Code):
                 return refuse(message, fault, ""), ()
             answer = self._do(node, message, payload)

@@ -15,6 +15,7 @@ from dledger.client import Appended, AsyncClient, AsyncStage, Client, Committed
 from dledger.errors import OffsetOutOfRange, OutcomeUnknown, ProducerFenced, TopicNotFound, TransactionError
 from dledger.messages.client import AppendRequest, ExecuteRequest, FetchRequest
 from dledger.messages.codes import Code
+from dledger.messages.command import AbortTransaction
 from dledger.net import run
 
 
@@ -173,6 +174,27 @@ def test_transaction_is_seen_after_its_commit_and_safe_to_repeat(group: Any, fas
 
     with_client(group, fast, work)
     assert group.values("t") == [b"a", b"b", b"c"]
+
+
+def test_transaction_that_is_over_is_not_aborted_any_more(group: Any, fast: dict[str, Any]) -> None:
+    def aborts() -> int:
+        return sum(isinstance(asked.command, AbortTransaction) for asked in group.requests(ExecuteRequest))
+
+    async def work(client: AsyncClient) -> None:
+        for _ in range(2):  # the second one finds it committed when it opens its stage
+            transaction = await client.transaction("w", 1)
+            await transaction.append("t", b"a")
+            if aborts() == 0 and not group.values("t"):
+                await transaction.commit()
+            await transaction.abort()
+        assert aborts() == 0
+        dropped = await client.transaction("w", 2)
+        await dropped.abort()
+        await dropped.abort()
+        assert aborts() == 1
+
+    with_client(group, fast, work)
+    assert group.values("t") == [b"a"]
 
 
 def test_producer_goes_on_when_somebody_stops_waiting_for_an_answer(group: Any, fast: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ from dledger.messages.client import (
     MetadataRequest,
     OffsetsRequest,
     SplitRequest,
+    StatusResponse,
 )
 from dledger.messages.codes import Code
 from dledger.messages.command import DeleteTopic, InitProducer
@@ -267,6 +268,15 @@ def test_read_with_wrong_bytes_everywhere_never_yields_them(group: Any, fast: An
         group.bodies[index] = group.bodies[index].replace(b"aaa", b"aba", 1)
         with pytest.raises(CorruptEntry):
             list(client.read("t", 0, 0, 1))
+
+
+def test_read_that_is_answered_with_something_else_asks_the_next_replica(group: Any, client: Client) -> None:
+    """Such a node is not asked again over that connection: who knows what comes next on it."""
+    client.append("t", [b"a", b"b"])
+    group.fault(FetchRequest, StatusResponse(code=Code.SUCCESS))
+    batches = list(client.read("t", 0, 0, 2))
+    assert [value for part in batches for value in part.column("value").to_pylist()] == [b"a", b"b"]
+    assert len({node for node, message, _ in group.seen if isinstance(message, FetchRequest)}) == 2
 
 
 def test_read_asks_for_the_next_piece_before_the_first_one_is_used(group: Any, client: Client) -> None:

@@ -14,7 +14,7 @@ from dledger.store.keeper import Keeping
 from dledger.store.memory_disk import SECTOR, MemoryDisk, ProcessKilled
 from dledger.store.slots import SLOT_SIZE
 from dledger.store.verify import verify_store
-from dledger.types import Index, NodeId, Term
+from dledger.types import Index, NodeId, Position, Term
 
 
 def data_file(kit, number: int = 0, segment: int | None = None):
@@ -219,6 +219,22 @@ def test_D15_tail_behind_the_mark_is_written_to_a_new_file_before_it_counts(kit,
     disk.reboot(power=True)
     store = kit.open(disk)
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *unsynced])
+
+
+def test_entry_of_another_index_than_is_due_is_not_taken_for_the_next_one(kit, disk):
+    """Its place and its checksums are right, as those of a log that was put together from two would be."""
+    store = kit.open(disk, Keeping.MANUAL)
+    entries = kit.fill(store, [100, 50])
+    end = store.end
+    (forged,) = kit.make(LogEnd(Position(Term(1), Index(end.position.index + 1)), end.end_pos, end.chain_crc), [60])
+    data = bytes(forged.header) + bytes(forged.body)
+    disk.reboot(power=False)
+    for at, byte in enumerate(data, end.end_pos):
+        if byte:
+            disk.flip(data_file(kit), at, byte)
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+    assert any("index 3 where 2 is due" in reason for reason in store.recovery.cut)
 
 
 def test_clean_stop_and_idle_kill_rewrite_nothing(kit, disk):

@@ -7,9 +7,10 @@ import errno
 import pytest
 
 from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, StorageError
-from dledger.messages.entry import HardState
+from dledger.messages.entry import HEADER_SIZE, HardState
 from dledger.store.api import DiskLevel
 from dledger.store.keeper import Keeping
+from dledger.store.logindex import UNIT_SIZE
 from dledger.store.memory import MemoryStore
 from dledger.store.memory_disk import MemoryDisk
 from dledger.types import Index, NodeId, Term
@@ -122,6 +123,21 @@ def test_B11_unreadable_old_entry_is_an_error_that_names_it_and_the_store_goes_o
     assert (read.value.index, served.value.index) == (0, 0)  # by which it is fetched from a peer
     assert store.read(Index(0), 10)[0].index == 0
     kit.fill(store, [10])
+
+
+def test_B21_entry_without_index_unit_and_header_is_an_error_that_names_it(kit, disk):
+    """Nothing is left that says where it lies."""
+    store = kit.open(disk)
+    entries = kit.fill(store, [100, 50, 60])
+    for at in range(2 * UNIT_SIZE):
+        disk.flip(kit.root / "index" / f"{0:020d}", UNIT_SIZE + at)
+    for entry in entries[1:]:
+        for at in range(HEADER_SIZE):
+            disk.flip(kit.root / "data" / f"{0:020d}", entry.pos + at)
+    with pytest.raises(CorruptEntry, match="entry 2: not found in") as caught:
+        store.read(Index(2), 300)
+    assert caught.value.index == 2
+    assert kit.bytes_of(store.read(Index(0), 1)) == kit.bytes_of(entries[:1])
 
 
 def test_D2_unreadable_tail_of_its_own_ends_the_store(kit, disk):

@@ -18,12 +18,14 @@ CORE: Final = (
         "elif response.term < self.term or not",
         "elif not",
         "an acknowledgement of an earlier term counts for entries of this one",
+        "tests/raft/test_machine.py",
     ),
     Mutant(
         "raft-later-term-ignored", "B17", "raft.machine", "Machine._on_response",
         "elif response.term > self.term:",
         "elif response.term > self.term + 1_000_000:",
         "a deposed leader does not hear that it was",
+        "tests/raft/test_machine.py",
     ),
     Mutant(
         "raft-own-tail-matches", "D4 B19", "raft.follower", "Follower.__init__",

@@ -25,6 +25,7 @@ STORE: Final = (
         "                try:\n                    self._data.sync()\n"
         "                except OSError:\n                    self._data.sync()",
         "a failed sync is tried again",
+        "tests/store/test_store_errors.py",
     ),
     Mutant(
         "body-not-checked",
@@ -43,6 +44,7 @@ STORE: Final = (
         "after < commit",
         "False",
         "the store cuts below what is committed",
+        "tests/store/test_store_contract.py",
     ),
     Mutant(
         "term-goes-back",
@@ -52,6 +54,7 @@ STORE: Final = (
         "new.term < old.term",
         "False",
         "an older term replaces a newer one",
+        "tests/store/test_store_contract.py",
     ),
     Mutant(
         "hard-state-not-synced",

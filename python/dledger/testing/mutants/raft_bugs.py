@@ -198,6 +198,7 @@ RAFT: Final = (
         "self.round + 1",
         "self.round",
         "a read is confirmed by a round that began before it",
+        "tests/raft/test_deviations.py",
     ),
     Mutant(
         "lost-quorum-stays",
@@ -253,6 +254,7 @@ RAFT: Final = (
         "not (core.admission.is_admitted and core.admission.counts(request.local_id, request.incarnation))",
         "False",
         "a member that lost its disk votes",
+        "tests/raft/test_incarnations.py",
     ),
     Mutant(
         "unadmitted-counts",
@@ -262,6 +264,7 @@ RAFT: Final = (
         "incarnation in {None, known}",
         "True",
         "the copy on a wiped disk counts for a quorum",
+        "tests/raft/test_incarnations.py",
     ),
     Mutant(
         "faulty-leads",
@@ -271,6 +274,7 @@ RAFT: Final = (
         "not (self.log.faulty and self.peers)",
         "True",
         "a node with a damaged committed entry leads",
+        "tests/raft/test_faulty.py",
     ),
     Mutant(
         "vote-by-what-is-cached",
