@@ -56,7 +56,9 @@ def test_scan_with_any_bit_turned_keeps_every_other_message(
         here = [p for p in pieces if p not in others]
         damage = spans(here, Kind.DAMAGE)
         if damage and hit.kind in MESSAGES:
-            assert damage in ([(hit.start, hit.end)], [(hit.start, hit.message_offset)]), (at, here)
+            within = START + at - hit.start  # at 40 is the entry's CRC of the body: set, it has to agree
+            header_only = hit.kind is Kind.ENTRY and within < 48 and not 40 <= within < 44
+            assert damage == [(hit.start, hit.message_offset if header_only else hit.end)], (at, here)
             if damage == [(hit.start, hit.message_offset)]:
                 assert here[1:] == [Piece(Kind.MESSAGE, hit.message_offset, hit.end)]
         elif damage:
@@ -161,6 +163,21 @@ def test_entry_with_a_checksum_of_its_own_is_checked(log: Log, some: list[Messag
     assert Scanner(data, START).next_sound(START) == pieces[1]
     cut = bytes(data[: pieces[0].end - START]) + b"no message"
     assert [p.kind for p in laid_out(cut)] == [Kind.DAMAGE]
+
+
+def test_entry_that_goes_on_behind_its_message_is_damage(log: Log, some: list[Message]) -> None:
+    data = bytearray(log(some[:1], START, entries=True) + b"behind")
+    data[4:8] = len(data).to_bytes(4, "big")
+    data[44:48] = (len(data) - 48).to_bytes(4, "big")
+    assert laid_out(bytes(data))[0].kind is Kind.DAMAGE
+
+
+def test_damaged_last_message_that_ends_with_zeros_is_damage_to_its_end(log: Log) -> None:
+    message = log([Message("T", b"body")], START)
+    data = bytearray(message.ljust(SIZE, b"\0"))
+    data[88] ^= 1
+    pieces = laid_out(bytes(data))
+    assert [(p.kind, p.end - START) for p in pieces] == [(Kind.DAMAGE, len(message)), (Kind.UNUSED, SIZE)]
 
 
 def test_entry_without_a_body_is_no_damage(log: Log, some: list[Message]) -> None:
