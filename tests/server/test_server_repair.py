@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.messages.codes import Code
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, LogEnd, stamp
+from dledger.messages.repair import RepairResponse
 from dledger.store.api import Fault
 from dledger.store.file_store import open_store
 from dledger.store.verify import verify_store
@@ -273,6 +275,31 @@ def test_the_catalog_waits_in_front_of_a_damaged_entry_and_goes_on_when_it_is_so
     play(story, scrub_bytes_per_s=0, cache_bytes=1000)
 
 
+def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_has_a_copy(play: Callable[..., None]) -> None:
+    """B11. It may be one that only this node has, and that it has to lead with."""
+
+    async def story(group: Any) -> None:
+        await fill(group, 20)
+        node = await group.follower()
+        asked: list[Any] = []
+
+        def nobody_has_it(request: Any) -> None:
+            asked.append(request)
+            answer = RepairResponse(
+                group=request.group, local_id=request.remote_id, remote_id=request.local_id, first=request.first,
+                last=request.last, code=Code.INDEX_OUT_OF_RANGE,
+            )  # fmt: skip
+            asyncio.get_running_loop().call_soon(node.repairs.on_message, answer)
+
+        node.repairs._send = nobody_has_it
+        node.repairs.found((Fault(Index(3), Index(5), -1, "n0", "an input/output error"),))
+        await group.until(lambda: not faulty(node))
+        assert len(asked) == 2
+        assert node.raft._log.faulty == ()
+
+    play(story)
+
+
 def test_damage_that_retention_takes_is_damage_no_more(play: Callable[..., None]) -> None:
     """Nobody has a copy of it, and a node that waited for one would never lead again."""
 
@@ -281,6 +308,7 @@ def test_damage_that_retention_takes_is_damage_no_more(play: Callable[..., None]
         node = await group.leader()
         for other in group.nodes.values():
             other.repairs._send = lambda message: None
+        damage(node.node.directory, 1, 2, 3)
         node.repairs.found((Fault(Index(3), Index(5), 0, "a file", "rot"),))
         assert faulty(node)
         client = await group.client(await group.leader())

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from dledger.catalog.catalog import Catalog
@@ -22,6 +22,7 @@ from dledger.messages.codes import Code
 from dledger.messages.entry import Entry
 from dledger.messages.repair import RepairMessage, RepairRequest, RepairResponse
 from dledger.server.driver import Driver
+from dledger.server.repair_run import AGAIN_MS, Repair, is_readable
 from dledger.store.api import Fault, LogStore
 from dledger.types import Index, NodeId
 
@@ -29,37 +30,10 @@ logger = logging.getLogger(__name__)
 
 ASK_MS: Final = 2_000
 """How long a member has to answer before the next one is asked."""
-AGAIN_MS: Final = 1_000
-"""Pause after nobody had a copy; doubled up to `AGAIN_MOST_MS`."""
 AGAIN_MOST_MS: Final = 30_000
 TICK_S: Final = 0.2
 MAX_SERVING: Final = 2
 """Requests of other members that are answered at a time; more are dropped and come again."""
-
-
-@dataclass(slots=True)
-class Repair:
-    """One run of damaged entries on its way to being sound."""
-
-    fault: Fault
-    asked: NodeId | None = None
-    deadline_ms: int = 0
-    """When the next member is asked."""
-    pause_ms: int = AGAIN_MS
-    refused: dict[NodeId, str] = field(default_factory=dict)
-    """What the members said who could not help."""
-    fetched: list[Entry] = field(default_factory=list)
-    writing: bool = False
-    examined: bool = False
-
-    @property
-    def state(self) -> str:
-        if self.writing:
-            return "writing"
-        if self.asked is not None:
-            return f"asking {self.asked}"
-        words = "; ".join(f"{node}: {why}" for node, why in sorted(self.refused.items()))
-        return f"no copy found ({words})" if words else "waiting"
 
 
 class Repairs:
@@ -233,6 +207,8 @@ class Repairs:
             self._ask(repair, now)
             return
         fault = repair.fault
+        again = self._driver.on_reader(is_readable, self._store, fault, self._group.push_batch_bytes)
+        again.add_done_callback(lambda done: self._read_again(repair, done))
         if repair.pause_ms == AGAIN_MS and self._peers:
             logger.error(
                 "no copy of entries %d to %d (%s): %s; they are not served, and asked for again later", fault.first,
@@ -241,6 +217,19 @@ class Repairs:
         repair.deadline_ms = now + repair.pause_ms
         repair.pause_ms = min(2 * repair.pause_ms, AGAIN_MOST_MS)
         self._on_no_copy(repair.refused)
+
+    def _read_again(self, repair: Repair, done: asyncio.Future[bool]) -> None:
+        """A read that failed once need not fail again, and of what is not committed nobody else may have a copy."""
+        if done.cancelled() or self._stopped:
+            return
+        error = done.exception()
+        if error is not None:
+            self._driver.fail(error)
+        elif done.result() and self._open.get(repair.fault.first) is repair and not repair.writing:
+            del self._open[repair.fault.first]
+            logger.warning("entries %d to %d can be read after all", repair.fault.first, repair.fault.last)
+            self._tell_core()
+            self._on_repaired()
 
     def _ask(self, repair: Repair, now: int) -> None:
         assert repair.asked is not None
