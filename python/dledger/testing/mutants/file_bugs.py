@@ -21,8 +21,8 @@ FILES: Final = (
     ),
     Mutant(
         "store-goes-on-after-error", "D2 B10", "store.file_store", "FileStore._fail",
-        "self._failed = self._failed or storage_error(what, where, error)\n        return self._failed",
-        "return storage_error(what, where, error)",
+        "self._failed = self._failed or storage_error(what, place, error)\n        return self._failed",
+        "return storage_error(what, place, error)",
         "a store that failed is written and synced again",
         "tests/store/test_store_errors.py",
     ),
