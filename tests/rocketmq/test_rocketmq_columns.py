@@ -117,7 +117,9 @@ def test_property_columns_read_as_one_message_is_read(texts: list[str]) -> None:
 
 def test_property_columns_with_very_many_names_keep_the_later_of_two() -> None:
     texts = ["\x02".join(f"n{i}\x01{i}" for i in range(100)) + "\x02n7\x01later"] * 2
-    assert [dict(m)["n7"] for m in PropertyColumns(pa.array(texts)).map().to_pylist()] == ["later"] * 2
+    maps = PropertyColumns(pa.array(texts)).map().to_pylist()
+    assert [(len(m), dict(m)["n7"]) for m in maps] == [(100, "later")] * 2
+    assert PropertyColumns(pa.array(["a\x011\x02a\x012", "a\x013"])).map().to_pylist() == [[("a", "2")], [("a", "3")]]
 
 
 @pytest.mark.parametrize("kind", [k for k in Compression if k is not Compression.NONE])
