@@ -91,10 +91,26 @@ def test_the_cache_keeps_the_newest_entries_within_its_bytes():
     entries = log_of(*[0] * 100, body=b"12")
     for entry in entries:
         log.append([entry])
+        log.persisted(entry.position)
         log.check()
     assert log.cached(Index(99), Index(100)) == (entries[99],)
     assert log.cached(Index(90), Index(100)) == tuple(entries[90:])
     assert log.cached(Index(80), Index(100)) is None
+
+
+def test_the_cache_keeps_what_is_not_durable_whatever_its_size():
+    """The disk is slow; the store has nothing yet that it could be asked for."""
+    log = RaftLog(LogSummary(), 500)
+    entries = log_of(*[0] * 100, body=b"12")
+    log.append(entries[:60])
+    log.persisted(entries[19].position)
+    log.append(entries[60:])
+    assert log.cached(Index(19), Index(100)) is None
+    assert log.cached(Index(20), Index(100)) == tuple(entries[20:])
+    log.persisted(entries[99].position)
+    assert log.cached(Index(90), Index(100)) == tuple(entries[90:])
+    assert log.cached(Index(80), Index(100)) is None
+    log.check()
 
 
 def test_entries_that_the_cache_gave_up_go_when_a_cut_leaves_few_others():
@@ -102,6 +118,7 @@ def test_entries_that_the_cache_gave_up_go_when_a_cut_leaves_few_others():
     entries = log_of(*[0] * 24, body=b"12")
     for entry in entries:
         log.append([entry])
+        log.persisted(entry.position)
     assert 0 < log._head < log._head * 4 < len(log._cache)
     log.truncate(Index(log.end_index - 12))
     assert not log._head
@@ -161,6 +178,8 @@ def test_any_mix_of_appends_and_cuts_agrees_with_a_list():
                 new = sorted(dice.randint(base, base + 2) for _ in range(dice.randint(1, 4)))
                 twin += new
                 log.append(log_of(*twin)[-len(new) :])
+                if dice.random() < 0.8:
+                    log.persisted(log.end.position)
             log.check()
             expected = log_of(*twin)
             assert [log.term_at(Index(i)) for i in range(len(twin))] == twin

@@ -719,6 +719,13 @@ def test_i19_a_cache_over_its_limit_is_found(group: Group) -> None:
     breaks("I19", group.watch.ready, group.nodes["n0"].view, Ready(messages=(beat(1),)))
 
 
+def test_i19_a_cache_of_what_is_still_to_be_written_is_right(group: Group) -> None:
+    group.append("n0", group.entries(1, 5))
+    log = group.nodes["n0"].log
+    log._cache_bytes, log.durable_index = 10, Index(-1)
+    group.watch.ready(group.nodes["n0"].view, Ready(messages=(beat(1),)))
+
+
 def test_i19_queues_within_their_limits_are_right(group: Group) -> None:
     leader_with(group, pending=1000, flying=64, size=1000)()
 

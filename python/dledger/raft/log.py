@@ -28,7 +28,8 @@ class LogSummary:
 class RaftLog:
     """Positions, conflicts, what is durable and what is committed, and a cache of the newest entries.
 
-    The cache is bounded by bytes of log, measured by ``pos``, so that appending and cutting cost nothing per entry.
+    The cache is bounded by bytes of log, measured by ``pos``, so that appending and cutting cost nothing per entry. It
+    keeps what is not durable whatever its size: nobody else can be asked for that.
     """
 
     def __init__(self, summary: LogSummary, cache_bytes: int) -> None:
@@ -131,7 +132,7 @@ class RaftLog:
                     self._firsts.append(entry.index)
         self.end = LogEnd.after(last)
         self._cache.extend(entries)
-        self._evict(last.end_pos - self._cache_bytes)
+        self._evict()
 
     def truncate(self, after: Index) -> None:
         """Cut everything behind ``after``.
@@ -172,6 +173,7 @@ class RaftLog:
         if position.index <= self.durable_index or self.term_at(position.index) != position.term:
             return False
         self.durable_index = position.index
+        self._evict()
         return True
 
     def forget(self, begin_index: Index) -> None:
@@ -223,10 +225,12 @@ class RaftLog:
         live = [entry.index for entry in self._cache[self._head :]]
         assert live == list(range(self.end_index + 1 - len(live), self.end_index + 1)), f"cache has a gap: {live}"
 
-    def _evict(self, floor_pos: int) -> None:
+    def _evict(self) -> None:
         cache, head = self._cache, self._head
-        if cache[head].pos < floor_pos:
-            self._head = min(bisect_left(cache, floor_pos, head, key=_pos), len(cache) - 1)
+        floor_pos = self.end.end_pos - self._cache_bytes
+        if head < len(cache) and cache[head].pos < floor_pos and self.end_is_known:
+            not_durable = head + max(0, self.durable_index + 1 - cache[head].index)
+            self._head = min(bisect_left(cache, floor_pos, head, key=_pos), not_durable, len(cache) - 1)
             self._compact()
 
     def _compact(self) -> None:

@@ -48,7 +48,9 @@ def check_limits(view: View) -> None:
     cache = log._cache
     live = len(cache) - log._head
     if live > 1 and cache[-1].end_pos - cache[log._head].pos > log._cache_bytes:
-        raise Broken("I19", f"{view} keeps {live} entries in memory, more than {log._cache_bytes} bytes")
+        oldest = cache[log._head].index
+        if oldest <= log.durable_index:  # what is still to be written has to be kept somewhere
+            raise Broken("I19", f"{view} keeps {live} entries in memory, more than {log._cache_bytes} bytes")
     if log._head and log._head * 4 >= len(cache):
         raise Broken("I19", f"{view} keeps {log._head} entries in memory that it has given up, beside {live}")
     if not isinstance(leader, Leader):
