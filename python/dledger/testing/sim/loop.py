@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.sim.disk_waits import DiskWaits
 from dledger.testing.sim.rng import MILLION, Rng
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._busy_until_ns = 0
         self._posted: list[Handle] | None = None
         self._held: list[tuple[Callable[[Any], None], Any]] = []
+        self.disk_waits = DiskWaits(scheduler)
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -172,6 +174,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._turn_due = False
             if self._ready:
                 self._wake()
+        self.disk_waits.hurry()
 
     def hold(self, action: Callable[[Any], None], argument: Any) -> bool:
         """Whether the process cannot do this now: it does it after its pause, or never when it is dead."""
@@ -338,7 +341,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self.call_soon_threadsafe(_succeed, future, result)
 
         _, posted = self.background(call)
-        self.scheduler.after(rest + self.spent_ns, self.deliver, posted)
+        self.disk_waits.after(rest + self.spent_ns, self.deliver, posted)
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **how: Any

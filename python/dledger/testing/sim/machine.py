@@ -96,9 +96,12 @@ class SimWorker:
             wait, posted = loop.background(lambda: self._turn(jobs, False))
         except ProcessKilled:
             return
-        end = rest + loop.spent_ns
-        loop.scheduler.after(end, loop.deliver, posted)
-        loop.scheduler.after(end + self._pause_ns, self._free, wait)
+        loop.disk_waits.after(rest + loop.spent_ns, self._done, (posted, wait))
+
+    def _done(self, result: tuple[list[Any], float | None]) -> None:
+        posted, wait = result
+        self._loop.deliver(posted)
+        self._loop.scheduler.after(self._pause_ns, self._free, wait)
 
     def _free(self, wait: float | None) -> None:
         """The turn is over."""
