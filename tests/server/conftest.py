@@ -152,7 +152,9 @@ class Group:
         """A node that is not started."""
         node_id = NodeId(name)
         port = int(self.addresses[node_id].rpartition(":")[2])
-        own = {"node_id": node_id, "directory": self.folder / name, "port": port}
+        own: dict[str, Any] = {"node_id": node_id, "directory": self.folder / name, "port": port}
+        if node_id not in self.disks:  # how full the machine's own disk is says nothing about the node
+            own |= {"disk_warn_ratio": 1.0, "disk_full_ratio": 1.0}
         config = NodeConfig(**{**own, **self.node_settings, **settings})
         return NodeServer(self.config, config, lambda: dict(self.addresses), disk=self.disks.get(node_id))
 
