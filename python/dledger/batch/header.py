@@ -17,6 +17,7 @@ import struct
 from enum import IntEnum, IntFlag
 from typing import Final
 
+from dledger.errors import ProtocolError
 from dledger.types import Buffer, frozen
 
 BODY_HEADER: Final = struct.Struct(">2sBBBBHIIIIqqQIIQ")
@@ -99,6 +100,18 @@ def encode_header(header: BodyHeader) -> bytes:
         0,
         header.sequence,
     )
+
+
+def read_header(body: Buffer) -> BodyHeader:
+    """`decode_header` for who was promised a body.
+
+    Raises:
+        ProtocolError: this is none.
+    """
+    try:
+        return decode_header(body)
+    except ValueError as error:
+        raise ProtocolError(str(error)) from error
 
 
 def decode_header(body: Buffer) -> BodyHeader:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.batch.build import as_records, constant_times, make_records
-from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Codec, Flag, Kind, decode_header, encode_header
+from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Codec, Flag, Kind, encode_header, read_header
 from dledger.batch.payload import MAX_DECODED_BYTES, deserialize, serialize
 from dledger.batch.schema import HEADERS, READ_SCHEMA, RECORD_SCHEMA, TIMESTAMP, payload_schema
 from dledger.batch.typed import times_in, version_of
@@ -113,10 +113,7 @@ def decode_batch(body: Buffer) -> tuple[BodyHeader, pa.RecordBatch]:
         CorruptEntry: the payload is not what the header says.
     """
     view = memoryview(body)
-    try:
-        header = decode_header(view)
-    except ValueError as error:
-        raise ProtocolError(str(error)) from error
+    header = read_header(view)
     if header.kind is not Kind.DATA or header.schema_version:
         raise ProtocolError(
             f"the body is {header.kind.name} of schema {header.schema_version}, not plain records; see decode_typed"

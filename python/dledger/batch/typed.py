@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dledger.batch.build import VERSION, constant_times
 from dledger.batch.columns import Array, Atom, Columns, Field, Map, Struct, Type, find
-from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, decode_header
+from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, read_header
 from dledger.batch.payload import deserialize
 from dledger.batch.schema import TIMESTAMP
 from dledger.errors import ProtocolError, SchemaMismatch
@@ -96,10 +96,7 @@ def decode_typed(body: Buffer, schemas: Schemas) -> tuple[BodyHeader, Columns, p
         CorruptEntry: the payload is not what the header says.
     """
     view = memoryview(body)
-    try:
-        header = decode_header(view)
-    except ValueError as error:
-        raise ProtocolError(str(error)) from error
+    header = read_header(view)
     if header.kind is not Kind.DATA or not header.schema_version:
         raise ProtocolError(f"the body is {header.kind.name} of schema {header.schema_version}, not a typed topic's")
     columns = schemas(header.schema_version)

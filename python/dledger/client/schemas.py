@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dledger.batch.columns import Columns
-from dledger.batch.header import decode_header
+from dledger.batch.header import read_header
 from dledger.client.core import Core, Operation, Request
 from dledger.client.operations import execute
 from dledger.client.routing import Terms
@@ -49,10 +49,7 @@ def of_body(core: Core, name: str, topic_id: int, log_id: str, body: Buffer) -> 
     Raises:
         ProtocolError: no body, or of a version that its topic does not have.
     """
-    try:
-        version = decode_header(body).schema_version
-    except ValueError as error:
-        raise ProtocolError(str(error)) from error
+    version = read_header(body).schema_version
     return (yield from at(core, name, topic_id, log_id, version)) if version else None
 
 
