@@ -7,7 +7,7 @@ are monotonic, as Jepsen's checker of logs demands). Pure; threads may share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from threading import Lock
 from typing import Final
@@ -30,18 +30,21 @@ class Ends:
 
     def reached(self, topic: str, log_id: str, partition: int, end: int) -> None:
         """Records below ``end`` were seen, or ``end`` itself was told."""
-        with self._lock:
-            logs = self._known.setdefault(topic, {})
-            ends = logs.setdefault(log_id, {})
-            ends[partition] = max(end, ends.get(partition, 0))
-            while len(logs) > LOGS:
-                del logs[next(iter(logs))]
+        self._lift(topic, log_id, {partition: end})
 
     def told(self, answer: OffsetsResponse) -> None:
         """A node answered with these end offsets."""
         for topic, offsets in answer.offsets.items():
-            for at, end in offsets.items():
-                self.reached(topic, answer.log_ids.get(topic, ""), at, end)
+            self._lift(topic, answer.log_ids.get(topic, ""), offsets)
+
+    def _lift(self, topic: str, log_id: str, found: Mapping[int, int]) -> None:
+        with self._lock:
+            logs = self._known.setdefault(topic, {})
+            ends = logs.setdefault(log_id, {})
+            for at, end in found.items():
+                ends[at] = max(end, ends.get(at, 0))
+            while len(logs) > LOGS:
+                del logs[next(iter(logs))]
 
     def reading(self, info: TopicInfo, at: int) -> Callable[[int], None]:
         """What a reader of a partition calls with the offset behind what it has read."""
