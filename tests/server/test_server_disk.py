@@ -203,20 +203,28 @@ def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(play: Callable[...
     play(story, 1, disks=MemoryDisk)
 
 
+class ByHand(Environment):
+    """A machine whose threads a test turns itself."""
+
+    def __init__(self) -> None:
+        self.turns: list[Any] = []
+        self.jobs: list[Any] = []
+
+    def worker(self, name: str, turn: Any, pause_s: float = 0.0) -> Any:
+        self.turns.append(turn)
+        return SimpleNamespace(put=self.jobs.append, start=lambda: None, join=lambda: None)
+
+
 def test_d2_a_node_that_failed_elsewhere_writes_and_syncs_nothing_that_still_waits() -> None:
-    turns: list[Any] = []
+    machine = ByHand()
+    turns, jobs = machine.turns, machine.jobs
 
-    class ByHand(Environment):
-        def worker(self, name: str, turn: Any, pause_s: float = 0.0) -> Any:
-            turns.append(turn)
-            return SimpleNamespace(put=jobs.append, start=lambda: None, join=lambda: None)
-
-    jobs, told, done = list[Any](), list[Any](), list[str]()
+    told, done = list[Any](), list[str]()
     store: Any = SimpleNamespace(
         append=lambda entries: done.append("append"), sync=lambda: done.append("sync"), truncate=done.append
     )
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
-    flusher = Flusher(store, loop, told.append, told.append, told.append, environment=ByHand())
+    flusher = Flusher(store, loop, told.append, told.append, told.append, environment=machine)
     flusher.truncate(Index(5))
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
     flusher.append((entry,))
@@ -305,12 +313,8 @@ def test_d12_no_room_for_the_next_file_is_waited_out(play: Callable[..., None]) 
 
 
 def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_waits_with_it() -> None:
-    turns: list[Any] = []
-
-    class ByHand(Environment):
-        def worker(self, name: str, turn: Any, pause_s: float = 0.0) -> Any:
-            turns.append(turn)
-            return SimpleNamespace(put=jobs.append, start=lambda: None, join=lambda: None)
+    machine = ByHand()
+    turns, jobs = machine.turns, machine.jobs
 
     class Store:
         sound = False
@@ -326,11 +330,11 @@ def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_w
         def append(self, entries: Any) -> None:
             self.done.append("append")
 
-    jobs, store = list[Any](), Store()
+    store = Store()
     waits, durable, cuts, failures = list[Any](), list[Any](), list[Any](), list[Any]()
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
     flusher = Flusher(
-        store, loop, durable.append, cuts.append, failures.append, on_cut_waits=waits.append, environment=ByHand()  # type: ignore[arg-type]
+        store, loop, durable.append, cuts.append, failures.append, on_cut_waits=waits.append, environment=machine  # type: ignore[arg-type]
     )
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
     flusher.truncate(Index(4))
@@ -347,12 +351,8 @@ def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_w
 
 def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:
     """Retention runs on the same thread: it must not stand behind the very write that needs its space."""
-    turns: list[Any] = []
-
-    class ByHand(Environment):
-        def worker(self, name: str, turn: Any, pause_s: float = 0.0) -> Any:
-            turns.append(turn)
-            return SimpleNamespace(put=jobs.append, start=lambda: None, join=lambda: None)
+    machine = ByHand()
+    turns, jobs = machine.turns, machine.jobs
 
     class Store:
         room = False
@@ -365,11 +365,10 @@ def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:
                 raise DiskFull("no room")
             self.done.append("append")
 
-    jobs: list[Any] = []
     store, failures = Store(), list[BaseException]()
     loop = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
     flusher = Flusher(
-        store, loop, lambda position: None, lambda end: None, failures.append, environment=ByHand()  # type: ignore[arg-type]
+        store, loop, lambda position: None, lambda end: None, failures.append, environment=machine  # type: ignore[arg-type]
     )
     entry: Any = SimpleNamespace(pos=0, end_pos=100)
     flusher.append((entry,))

@@ -46,6 +46,6 @@ I26  the history of the clients is that of a linearizable log (`dledger.testing.
 ==== =============================================================================================== ==========
 
 Of I17: a group's members are its configuration; what changes is the incarnation of each that counts. I7 sees that the
-quorums of before and after meet, since the one that is admitted must not be counted for the entry that admits it. Of
-I22 the half about installing a snapshot on another node does not apply: none is ever sent.
+quorums of before and after meet, since the one that is admitted must not be counted for the entry that admits it. I22
+also holds for a catalog that was taken over from another node: it is looked at when its new owner starts on it.
 """
