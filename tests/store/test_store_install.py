@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,28 @@ import pytest
 from dledger.errors import CorruptStore, DiskFull, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd
 from dledger.store.file_store import FileStore
-from dledger.store.install import INSTALL_FILE, Staging, drop_staged
+from dledger.store.install import (
+    CLEARED,
+    DONE,
+    INSTALL_FILE,
+    INSTALL_MAGIC,
+    READY,
+    InstallRecord,
+    Staging,
+    drop_staged,
+    read_record,
+)
+from dledger.store.logindex import UNIT_SIZE
 from dledger.store.memory_disk import Failure, MemoryDisk, ProcessKilled
-from dledger.store.slots import SLOT_SIZE
+from dledger.store.slots import SLOT_SIZE, create_slots
 from dledger.store.snapshot import SNAPSHOTS, SnapshotFiles
 from dledger.store.tables import TABLES, TableFiles
 from dledger.store.verify import verify_store
-from dledger.types import Index, Position, Term
+from dledger.types import NO_INDEX, Index, Position, Term
 
 ROW = 8
+INDEX_FILE = 320
+"""Bytes, as the kit has it."""
 LAST = 30
 """Of the log that the state belongs to."""
 
@@ -114,6 +129,9 @@ def test_a_state_takes_the_place_of_log_and_catalog_when_the_store_is_opened_aga
     store = case.open()
     assert case.seen(store) == case.new()
     assert store.durable == store.end.position, "the new log is durable, and may be acknowledged"
+    per_file = INDEX_FILE // UNIT_SIZE
+    units = min(int(name) // UNIT_SIZE for name in case.disk.listdir(case.kit.root / "index"))
+    assert units == case.first.index // per_file * per_file, "of the old index only what is in use is left"
     assert store.begin == case.begin()
     rest = case.log[store.end.position.index + 1 :]
     store.append(rest)
@@ -229,6 +247,85 @@ def test_a_crash_of_the_start_that_carries_it_out_at_any_operation_ends_with_the
     assert operation > 20
 
 
+def killed_in_commit(kit: Any, reach: int, again: bool, operation: int) -> Case | None:
+    """A case whose process was killed in front of that operation of its commit; None: there are fewer."""
+    disk = MemoryDisk()
+    case = Case(kit, disk, reach)
+    if again:
+        create_slots(disk, kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack())
+    staging = case.stage()
+    disk.kill_at = disk.operations + operation
+    try:
+        staging.commit(Index(LAST), case.begin(), None if case.keeps else case.first, catalog=True)
+    except ProcessKilled:
+        disk.reboot(power=False)
+        return case
+    return None
+
+
+def step_of(case: Case) -> str:
+    """What the record says that a running system shows."""
+    record = read_record(case.disk, case.kit.root) if case.disk.exists(case.kit.root / INSTALL_FILE) else None
+    return "" if record is None else record.step
+
+
+def power_fails_in_start(case: Case, operation: int) -> bool:
+    """Start and cut the power in front of that operation; whether the state was not carried out by then."""
+    disk = case.disk
+    disk.kill_at = disk.operations + operation
+    with contextlib.suppress(ProcessKilled):
+        case.open()
+    step = step_of(case)
+    disk.reboot(power=True)
+    seen = case.seen(case.open())
+    assert seen in (case.old, case.new()), f"neither one state nor the other after operation {operation}"
+    return step in {READY, CLEARED}
+
+
+@pytest.mark.parametrize("reach", [5, 25], ids=["replaced", "kept"])
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+def test_a_start_makes_the_record_that_a_killed_process_left_durable_before_it_carries_it_out(
+    kit: Any, reach: int, again: bool
+) -> None:
+    """What it read, and the name of its file, may never have been synced (D15): a power cut takes it back when the old
+    files are gone already. ``again``: there is a record, of a state that was taken over before."""
+    tried = 0
+    for kill in count():
+        case = killed_in_commit(kit, reach, again, kill)
+        if case is None:
+            break
+        if step_of(case) != READY:
+            continue
+        for operation in count():
+            case = killed_in_commit(kit, reach, again, kill)
+            assert case is not None
+            if not power_fails_in_start(case, operation):
+                break
+            tried += 1
+    assert tried > 20
+
+
+def test_a_start_makes_durable_that_a_state_was_carried_out_before_the_log_goes_on(case: Case) -> None:
+    """Else a later power cut brings back that it is to be carried out, and with it the mark of that time (D15)."""
+    case.take_over()
+    case.disk.trace.clear()
+    case.open().close()
+    writes = [at for at, done in enumerate(case.disk.trace) if done == f"pwritev {INSTALL_FILE}"]
+    other = Case(case.kit, MemoryDisk(), 25 if case.keeps else 5)
+    other.take_over()
+    other.disk.kill_at = other.disk.operations + writes[-2] + 1  # behind the first copy of what is said last
+    with pytest.raises(ProcessKilled):
+        other.open()
+    other.disk.reboot(power=False)
+    assert step_of(other) == DONE
+    store = other.open()
+    store.append(other.log[store.end.position.index + 1 :])
+    store.sync()
+    other.disk.reboot(power=True)
+    assert step_of(other) == DONE
+    assert other.open().end.position.index == LAST
+
+
 def test_a_full_disk_leaves_the_old_state_and_another_try_succeeds(case: Case) -> None:
     case.disk.failures.append(Failure("fallocate", ".install", errno.ENOSPC, times=1))
     staging = Staging(case.kit.root, case.disk, case.kit.segment)
@@ -246,11 +343,81 @@ def test_a_failed_write_of_the_record_is_the_end_of_the_store(case: Case) -> Non
         case.take_over()
 
 
+@pytest.mark.parametrize("operation", ["fallocate", "pwritev", "fdatasync", "create"])
+def test_a_disk_that_fails_while_a_state_is_written_is_not_called_full(case: Case, operation: str) -> None:
+    """A full disk costs nothing but this state; one that failed is done for (D2)."""
+    staging = Staging(case.kit.root, case.disk, case.kit.segment)
+    case.disk.failures.append(Failure(operation, ".install", errno.EIO))
+    with pytest.raises(StorageError, match="The disk failed") as raised, staging.writing():
+        staging.snapshot(Index(LAST), b"the new catalog")
+    assert not isinstance(raised.value, DiskFull)
+
+
+def test_a_record_that_cannot_be_read_before_the_next_one_is_an_error_of_the_store(case: Case) -> None:
+    create_slots(case.disk, case.kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack())
+    case.disk.failures.append(Failure("pread", f"{case.kit.root}/{INSTALL_FILE}", errno.EIO))
+    with pytest.raises(StorageError, match="The disk failed"):
+        case.take_over()
+
+
+def test_a_fetch_begins_without_the_files_of_the_one_before(case: Case) -> None:
+    """Files are written into as they are, so the rest of a longer one would stay."""
+    case.stage()
+    Staging(case.kit.root, case.disk, case.kit.segment)
+    assert not [path for path in case.disk.names if path.suffix == ".install"]
+
+
+def test_a_new_log_takes_all_the_room_that_its_first_file_needs_before_it_counts(kit: Any, disk: MemoryDisk) -> None:
+    """A disk on which there is no room for it has to say so while the old log is still there."""
+    case = Case(kit, disk, 5)
+    case.take_over()
+    staged = case.kit.root / "data" / f"{case.first.pos:020d}.install"
+    assert case.disk.open(staged).size() == case.kit.segment
+
+
+def test_a_commit_mark_behind_the_first_entry_that_stays_is_kept(kit: Any, disk: MemoryDisk) -> None:
+    """What is known to be committed is never cut (D4), also when only the mark says so."""
+    case = Case(kit, disk, 25)
+    case.store.note_commit(Index(20))
+    case.take_over()
+    assert case.open().hard_state.commit_hint == 20
+
+
+def test_as_of_which_entry_the_catalog_is_stays_known_when_only_a_front_goes_later(kit: Any, disk: MemoryDisk) -> None:
+    """The catalog may be ahead of the log still, and would be passed over at the next start."""
+    case = Case(kit, disk, 5)
+    case.take_over()
+    store = case.open()
+    store.append(case.log[store.end.position.index + 1 : -1])
+    store.sync()
+    second = next(entry for entry in case.log if entry.index > case.first.index and entry.pos % kit.segment == 0)
+    before = case.log[second.index - 1]
+    begin = LogEnd(Position(Term(-1), before.index), second.pos, before.chain_crc)
+    Staging(kit.root, disk, kit.segment).commit(Index(LAST), begin, None, catalog=False)
+    store.close()
+    store = case.open()
+    assert (store.begin_index, store.end.position.index, store.installed_index) == (second.index, LAST - 1, LAST)
+
+
 @pytest.mark.parametrize("slot", [0, 1])
 def test_one_damaged_copy_of_the_record_does_no_harm(case: Case, slot: int) -> None:
     case.take_over()
     flip(case.disk, case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30)
-    assert case.seen(case.open()) == case.new()
+    store = case.open()
+    assert case.seen(store) == case.new()
+    assert any(note.startswith(f"{INSTALL_FILE}: one of two copies") for note in store.recovery.notes)
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_damaged_copy_of_the_record_of_a_state_that_was_taken_over_is_written_again(case: Case, slot: int) -> None:
+    """The other one may rot as well, and with both goes as of which entry the catalog is."""
+    case.take_over()
+    case.open().close()
+    flip(case.disk, case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30)
+    case.open().close()
+    assert verify_store(case.kit.root, case.disk)["problems"] == []
+    flip(case.disk, case.kit.root / INSTALL_FILE, (1 - slot) * SLOT_SIZE + 30)
+    assert case.open().installed_index == LAST
 
 
 def test_a_record_that_cannot_be_read_stops_a_store_that_it_may_speak_of(case: Case) -> None:
@@ -272,3 +439,15 @@ def test_verify_tells_of_a_state_that_waits_to_be_taken_over(case: Case) -> None
     case.take_over()
     problems = verify_store(case.kit.root, case.disk)["problems"]
     assert ["start the node" in problem["reason"] for problem in problems] == [True]
+
+
+def test_verify_names_each_changed_byte_of_a_state_that_waits(case: Case) -> None:
+    case.take_over()
+    disk = case.disk
+    for path in [path for path in disk.names if path.suffix == ".install"]:
+        for offset in range(0, len(disk.content(path)), 7):
+            disk.flip(path, offset, 1)
+            found = [problem["index"] for problem in verify_store(case.kit.root, disk)["problems"]
+                     if problem["file"] == str(path)]  # fmt: skip
+            assert found == [case.first.index if path.parent.name == "data" else -1], f"{path.name} at {offset}"
+            disk.flip(path, offset, 1)

@@ -152,11 +152,10 @@ class Staging:
             for name in (DATA, TABLES, SNAPSHOTS):
                 disk.fsync_dir(root / name)
         end = None if first is None else LogEnd.after(first)
-        before = read_record(disk, root)
-        known = before.index if before is not None else NO_INDEX
-        record = InstallRecord(READY, Index(index if catalog else known), begin, end, catalog)
         try:
-            _save(disk, root, record)
+            before = read_record(disk, root)
+            known = before.index if before is not None else NO_INDEX
+            _save(disk, root, InstallRecord(READY, Index(index if catalog else known), begin, end, catalog))
         except OSError as error:  # it may be there or not, so nobody may go on as if it were not
             raise storage_error("take over the state of another node in", root, error) from error
 
@@ -167,8 +166,8 @@ class Staging:
         file.fdatasync()
 
 
-def read_record(disk: Disk, root: Path) -> InstallRecord | None:
-    """The record; None when no state was ever taken over here.
+def read_record(disk: Disk, root: Path, notes: list[str] | None = None) -> InstallRecord | None:
+    """The record; None when no state was ever taken over here. ``notes`` get what is to be said of it.
 
     Raises:
         CorruptStore: it cannot be read, and files are there that it may speak of.
@@ -176,9 +175,11 @@ def read_record(disk: Disk, root: Path) -> InstallRecord | None:
     path = root / INSTALL_FILE
     if not disk.exists(path):
         return None
-    payload = SlotFile(disk.open_read_only(path), INSTALL_MAGIC).payload
-    if payload is not None:
-        return InstallRecord.unpack(payload)
+    slots = SlotFile(disk.open_read_only(path), INSTALL_MAGIC)
+    if slots.payload is not None:
+        if slots.damaged and notes is not None:
+            notes.append(f"{INSTALL_FILE}: one of two copies was damaged; written again from the other one")
+        return InstallRecord.unpack(slots.payload)
     if _staged(disk, root):
         raise CorruptStore(
             f"{path}: neither copy can be read, so nobody knows which of the files in {root} count: empty the "
@@ -187,7 +188,7 @@ def read_record(disk: Disk, root: Path) -> InstallRecord | None:
     return None
 
 
-def finish_install(disk: Disk, root: Path, index_file_bytes: int) -> Index:
+def finish_install(disk: Disk, root: Path, index_file_bytes: int, notes: list[str]) -> Index:
     """Carry out what a record says, or remove what none speaks of. To be called before anything else of the store.
 
     Returns:
@@ -197,11 +198,13 @@ def finish_install(disk: Disk, root: Path, index_file_bytes: int) -> Index:
         CorruptStore: as `read_record`.
         OSError: the disk failed.
     """
-    record = read_record(disk, root)
+    record = read_record(disk, root, notes)
+    if record is not None:
+        _save(disk, root, record)  # what was read may be a page that a killed process left unsynced (D15),
+        disk.fsync_dir(root)  # and so may the name of its file
     if record is None or record.step == DONE:
         drop_staged(disk, root)
         return NO_INDEX if record is None else record.index
-    _save(disk, root, record)  # what was read may be a page that a killed process left unsynced (D15)
     if record.step == READY:
         _clear(disk, root, record, index_file_bytes)
         record = replace(record, step=CLEARED)

@@ -34,6 +34,8 @@ class Look:
     state: StateRecord | None
     mark: Mark | None
     problems: list[Problem] = field(default_factory=list)
+    waiting: InstallRecord | None = None
+    """The state of another node that the next start takes over, or goes on to."""
 
     def problem(self, index: int, pos: int, file: Path | str, reason: str) -> None:
         """Note one; -1: no entry, or no place in the log."""
@@ -79,7 +81,9 @@ def look_at(directory: str | Path, disk: Disk | None = None) -> Look:
     mark = _slots(disk, root / MARK_FILE, MARK_MAGIC, problems)
     _slots(disk, root / MEMBERS_FILE, MEMBERS_MAGIC, problems)
     install = _slots(disk, root / INSTALL_FILE, INSTALL_MAGIC, problems)
-    if install is not None and InstallRecord.unpack(install).step != DONE:
+    record = None if install is None else InstallRecord.unpack(install)
+    waiting = None if record is None or record.step == DONE else record
+    if waiting is not None:
         reason = "the state of another node is being taken over: start the node, which goes on with that"
         problems.append({"index": -1, "pos": -1, "file": str(root / INSTALL_FILE), "reason": reason})
     data_size = _file_size(disk, root / "data", 1, problems)
@@ -99,6 +103,7 @@ def look_at(directory: str | Path, disk: Disk | None = None) -> Look:
         StateRecord.unpack(state) if state else None,
         Mark.unpack(mark) if mark else None,
         problems,
+        waiting,
     )
 
 

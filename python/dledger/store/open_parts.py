@@ -133,7 +133,7 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: E
     for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE, INSTALL_FILE):
         if disk.exists(root / (name + NEW_SUFFIX)):
             disk.unlink(root / (name + NEW_SUFFIX))
-    installed = finish_install(disk, root, settings.index_file_bytes)
+    installed = finish_install(disk, root, settings.index_file_bytes, notes)
     if not disk.exists(root / STATE_FILE):
         _create_state(settings, disk, environment, notes)
     state = SlotFile(disk.open(root / STATE_FILE), STATE_MAGIC)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dledger.messages.entry import LogEnd
-from dledger.store.files import Disk
-from dledger.store.install import INSTALL_SUFFIX
+from dledger.messages.entry import HEADER, HEADER_SIZE, LogEnd, body_is_sound, chain_is_sound, parse
+from dledger.store.files import Disk, DiskFile
+from dledger.store.install import DATA, INSTALL_SUFFIX, InstallRecord
 from dledger.store.logindex import UNIT_SIZE, unit_of
 from dledger.store.look import Look, look_at
 from dledger.store.scan import Bad, Finish, Good, Padding, Walker
 from dledger.store.segments import CHUNK, NEW_SUFFIX, first_nonzero
-from dledger.store.snapshot import unpack_snapshot
-from dledger.store.tables import verify_table_file
+from dledger.store.snapshot import SNAPSHOTS, unpack_snapshot
+from dledger.store.tables import TABLES, verify_table_file
 
 
 def verify_store(directory: str | Path, disk: Disk | None = None) -> dict[str, Any]:
@@ -34,6 +34,8 @@ def verify_store(directory: str | Path, disk: Disk | None = None) -> dict[str, A
     log.verify()
     _verify_tables(look)
     _verify_snapshots(look)
+    if look.waiting is not None:
+        _verify_waiting(look, look.waiting)
     state = look.state
     return {
         "directory": str(look.directory),
@@ -128,7 +130,7 @@ class _Log:
 
 
 def _verify_tables(look: Look) -> None:
-    directory = look.directory / "tables"
+    directory = look.directory / TABLES
     for name in look.disk.listdir(directory):
         if not name.endswith((NEW_SUFFIX, INSTALL_SUFFIX)):
             reason = verify_table_file(look.disk.open_read_only(directory / name))
@@ -137,11 +139,53 @@ def _verify_tables(look: Look) -> None:
 
 
 def _verify_snapshots(look: Look) -> None:
-    directory = look.directory / "snapshot"
+    directory = look.directory / SNAPSHOTS
     for name in look.disk.listdir(directory):
         if len(name) == 20 and name.isdecimal():
-            file = look.disk.open_read_only(directory / name)
-            data = b"".join(file.pread(CHUNK, at) for at in range(0, file.size(), CHUNK))
-            found = unpack_snapshot(data)
-            if found is None or found[0] != int(name):
-                look.problem(-1, -1, directory / name, "the snapshot is damaged")
+            reason = _wrong_in_snapshot(look.disk.open_read_only(directory / name), int(name))
+            if reason:
+                look.problem(-1, -1, directory / name, reason)
+
+
+def _wrong_in_snapshot(file: DiskFile, index: int) -> str:
+    found = unpack_snapshot(b"".join(file.pread(CHUNK, at) for at in range(0, file.size(), CHUNK)))
+    return "the snapshot is damaged" if found is None or found[0] != index else ""
+
+
+def _verify_waiting(look: Look, record: InstallRecord) -> None:
+    """The files of another node's state that have yet to get their names."""
+    for directory in (look.directory / name for name in (DATA, TABLES, SNAPSHOTS)):
+        for name in look.disk.listdir(directory):
+            if not name.endswith(INSTALL_SUFFIX):
+                continue
+            path, index, pos = directory / name, -1, -1
+            file = look.disk.open_read_only(path)
+            if directory.name == TABLES:
+                reason = verify_table_file(file)
+            elif directory.name == SNAPSHOTS:
+                reason = _wrong_in_snapshot(file, int(name.removesuffix(INSTALL_SUFFIX)))
+            else:
+                index, pos, reason = record.begin.position.index + 1, record.begin.end_pos, _wrong_in_log(file, record)
+            if reason:
+                look.problem(index, pos, path, reason)
+
+
+def _wrong_in_log(file: DiskFile, record: InstallRecord) -> str:
+    """A log that begins, and ends, with the entry that the record names."""
+    head = file.pread(HEADER_SIZE, 0)
+    size = HEADER.unpack(head)[1] if len(head) == HEADER_SIZE else 0
+    try:
+        entry = parse(file.pread(min(max(size, 0), file.size()), 0))
+    except ValueError as error:
+        return str(error)
+    chain = record.begin.chain_crc
+    sound = body_is_sound(entry) and (chain < 0 or chain_is_sound(entry, chain))
+    if not sound or LogEnd.after(entry) != record.end:
+        return "it is damaged, or not the entry that the state's log begins with"
+    at = file.next_data(size)
+    while at is not None and at < file.size():
+        block = file.pread(CHUNK, at)
+        if block.count(0) != len(block):
+            return "there is something behind the entry"
+        at = file.next_data(at + len(block))
+    return ""
