@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dledger.errors import DLedgerError
-from dledger.messages.entry import HardState, LogEnd, stamp
+from dledger.messages.entry import Entry, HardState, LogEnd, stamp
 from dledger.server.checkpoint import Checkpoints
 from dledger.store.file_store import FileStore, open_settings
+from dledger.store.install import INSTALL_SUFFIX
 from dledger.store.keeper import Keeping
 from dledger.store.memory_disk import MemoryDisk
 from dledger.store.open_parts import StoreSettings
@@ -20,6 +21,7 @@ from dledger.testing.disk_states.promise import (
     check_log,
     check_state,
     damaged_runs,
+    in_common,
     require,
 )
 from dledger.types import Index, NodeId, Term
@@ -50,6 +52,7 @@ def check_started(store: FileStore, promise: Promise, started: bool = True) -> P
     Raises:
         BrokenPromise: it does not hold it.
     """
+    promise = promise.found_at(store.begin_index)
     log = check_log(store, promise, started)
     check_state(store, promise)
     state = store.hard_state
@@ -71,16 +74,19 @@ def _open(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> tuple[
 
 def _first_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> Promise:
     store, found = _open(settings, disk, promise)
-    if promise.catalog:
+    left = [path for path in disk.names if path.name.endswith(INSTALL_SUFFIX)]
+    require(not left, f"files of a state that was or was not taken over are left: {left}")
+    if found.catalog:
         catalog = Checkpoints(settings.directory, disk).restore(store)
-        check_catalog(catalog, found.logs[0], promise, store.begin_index)
+        check_catalog(catalog, found.logs[0], found, store.begin_index)
     return found
 
 
 def _second_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> Promise:
     """What the first one said holds, though it did nothing but look; now something new comes."""
     store, promise = _open(settings, disk, promise)
-    log, vote = promise.logs[0], (Term(store.hard_state.term + 1), NodeId("n1"))
+    log = follow(store, promise)
+    vote = (Term(store.hard_state.term + 1), NodeId("n1"))
     store.save_hard_state(HardState(*vote, store.hard_state.commit_hint))
     end, more = store.end, []
     for body in LATER_BODIES:
@@ -109,6 +115,18 @@ def _third_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) ->
     store.close()
     problems = verify_store(settings.directory, disk)["problems"]
     require(not problems, f"verify finds {problems[:3]}")
+
+
+def follow(store: FileStore, promise: Promise) -> tuple[Entry, ...]:
+    """Have the log come up to the catalog that was taken over, as the leader sees to it; returns the log."""
+    log, origin = promise.logs[0], promise.origin
+    same = in_common(log, origin)
+    if same == len(origin):
+        return log
+    if same < len(log):
+        store.truncate(Index(same - 1))
+    store.append(origin[same:])
+    return origin
 
 
 def repair_all(store: FileStore, promise: Promise) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
 from dledger.store.memory_disk import MemoryDisk, ProcessKilled
 from dledger.testing.disk_states.checking import check_start
+from dledger.testing.disk_states.life import Life
 from dledger.testing.disk_states.model import DIRECTORY, Model, State
 from dledger.testing.disk_states.promise import BrokenPromise, NotStarted, Promise
 from dledger.testing.disk_states.recording import Kind, Op, RecordingDisk
-from dledger.testing.disk_states.scenarios import Scenario, afterwards
+from dledger.testing.disk_states.scenarios import Scenario, afterwards, started_again
 from dledger.testing.sim.rng import Rng
 
 FIRST_LIMIT: Final = 2
@@ -34,17 +35,23 @@ class Recording:
     name: str
     ops: list[Op]
     promises: list[tuple[int, Promise]]
+    counts: list[int]
+    """See `RecordingDisk`."""
     begin: int = 0
     """The first operation in front of which a crash is looked at."""
     state: State | None = None
     """What was on the disk before the first one."""
     boots: int = 1
+    in_full: bool = False
+    """Every state is looked at that a crash may leave, at once."""
     points: int = 0
     """Points in time at which crashes were looked at."""
     legal: int = 0
     """States that the rules allow after a power cut, summed over these points."""
     built: int = 0
     """States built for these points, some of them alike."""
+    left_out: int = 0
+    """Legal ones that were not."""
 
     def promise(self, point: int) -> Promise:
         """What holds when so many operations were carried out."""
@@ -77,7 +84,7 @@ class Tally:
         }
 
 
-def record(scenario: Scenario, kill_at: int | None = None) -> Recording:
+def record(scenario: Scenario, kill_at: int | None = None, then: Callable[[Life], None] = afterwards) -> Recording:
     """Carry a script out; with ``kill_at`` its process dies in front of that operation and another one goes on."""
     disk = RecordingDisk(MemoryDisk())
     promises: list[tuple[int, Promise]] = []
@@ -89,8 +96,8 @@ def record(scenario: Scenario, kill_at: int | None = None) -> Recording:
     except ProcessKilled:
         disk.inner.reboot(power=False)
         begin, name = len(disk.ops), f"{scenario.name}, killed behind operation {len(disk.ops)} and started again"
-        afterwards(life)
-    return Recording(scenario, name, disk.ops, promises, begin)
+        then(life)
+    return Recording(scenario, name, disk.ops, promises, disk.counts, begin)
 
 
 def record_start(recording: Recording, point: int, state: State) -> Recording:
@@ -101,7 +108,7 @@ def record_start(recording: Recording, point: int, state: State) -> Recording:
     life.promise = recording.promise(point)
     afterwards(life)
     name = f"{recording.name}, crashed at {point}, started"
-    return Recording(recording.scenario, name, disk.ops, promises, 0, state, boots=2)
+    return Recording(recording.scenario, name, disk.ops, promises, disk.counts, 0, state, boots=2)
 
 
 class Sweep:
@@ -123,30 +130,56 @@ class Sweep:
     def run(self) -> Tally:
         """All rounds."""
         limit = FIRST_LIMIT
-        while limit <= LAST_LIMIT:
-            try:
-                first = limit == FIRST_LIMIT
-                for number, recording in enumerate(self._record() if first else self.tally.recordings):
-                    self._round(recording, limit if number or first else WHOLE * limit)
-                    if len(self.tally.seen) >= self.wanted or self._hopeless():
-                        return self.tally
-            except Exception as error:  # a script that does not get to its end is a finding
-                self._found(self.scenario.name, error)
-                return self.tally
+        while limit <= LAST_LIMIT and not self._rounds(self.tally.recordings or self._noted(self._all()), limit):
             limit *= 2
         return self.tally
 
-    def _record(self) -> Iterator[Recording]:
-        for recording in self._recordings():
+    def run_in_full(self) -> Tally:
+        """Only what is looked at in full."""
+        self._rounds(self._noted(self._in_full()), FIRST_LIMIT)
+        return self.tally
+
+    def _rounds(self, recordings: Iterable[Recording], limit: int) -> bool:
+        """A round of each; whether that is enough."""
+        try:
+            for recording in recordings:
+                self._round(recording, self._limit(recording, limit))
+                if len(self.tally.seen) >= self.wanted or self._hopeless():
+                    return True
+        except Exception as error:  # a script that does not get to its end is a finding
+            self._found(self.scenario.name, error)
+            return True
+        return False
+
+    def _limit(self, recording: Recording, limit: int) -> int:
+        """How many states of one point in time to look at in this round; 0: it was looked at in full."""
+        first = limit == FIRST_LIMIT
+        if recording.in_full:
+            return LAST_LIMIT if first else 0
+        return WHOLE * limit if recording is self.tally.recordings[0] and not first else limit
+
+    def _noted(self, recordings: Iterable[Recording]) -> Iterator[Recording]:
+        for recording in recordings:
             self.tally.recordings.append(recording)
             yield recording
+
+    def _all(self) -> Iterator[Recording]:
+        yield from self._in_full() if self.scenario.record and self.every == 1 else (record(self.scenario),)
+        yield from self._starts()
 
     def _hopeless(self) -> bool:
         return len(self.tally.findings) >= self.findings
 
-    def _recordings(self) -> Iterator[Recording]:
+    def _in_full(self) -> Iterator[Recording]:
+        """The script, and the starts behind a kill between a write to its record and the sync of it."""
         whole = record(self.scenario)
-        yield whole
+        for kill_at in (None, *(whole.counts[point - 1] for point in _writes_of(whole.ops, self.scenario.record))):
+            recording = whole if kill_at is None else record(self.scenario, kill_at, started_again)
+            recording.in_full = True
+            yield recording
+
+    def _starts(self) -> Iterator[Recording]:
+        whole = self.tally.recordings[0]
         count = len(whole.ops)
         for number in range(STARTS):
             point = (2 * number + 1) * count // (2 * STARTS)
@@ -158,7 +191,9 @@ class Sweep:
 
     def _round(self, recording: Recording, limit: int) -> None:
         model = Model(self.scenario.grain, recording.state)
-        recording.points = recording.legal = recording.built = 0
+        if limit == 0:
+            return
+        recording.points = recording.legal = recording.built = recording.left_out = 0
         for point in range(len(recording.ops) + 1):
             if point > 0:
                 model.apply(recording.ops[point - 1])
@@ -170,7 +205,9 @@ class Sweep:
         promise = recording.promise(point)
         about = promise.digest()
         recording.points += 1
-        recording.legal += model.legal()
+        legal = model.legal()
+        recording.legal += legal
+        recording.left_out += max(legal - limit, 0)
         for state in model.states(limit, Rng(point * 1_000_003 + limit)):
             recording.built += 1
             if self._new(b"power", state.digest(), about):
@@ -208,6 +245,14 @@ class Sweep:
             self.tally.not_started += 1
         if len(self.tally.findings) < self.findings:
             self.tally.findings.append(f"{where}: {type(error).__name__}: {error}")
+
+
+def _writes_of(ops: list[Op], name: str) -> Iterator[int]:
+    """Behind which operations the file of that name is another one, or holds something else."""
+    for point, op in enumerate(ops, start=1):
+        changed = op.target if op.kind is Kind.RENAME else op.path if op.kind is Kind.WRITE else None
+        if changed is not None and changed.name == name:
+            yield point
 
 
 def _cached(model: Model) -> State:

@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from dledger.errors import DiskFull, DLedgerError, StorageError
-from dledger.messages.entry import HardState, stamp
+from dledger.messages.entry import Entry, HardState, stamp
+from dledger.server.image import Unpacker
 from dledger.store.api import DiskLevel
 from dledger.store.file_store import FileStore
+from dledger.store.install import INSTALL_FILE, INSTALL_SUFFIX
 from dledger.store.memory_disk import Failure, MemoryDisk
 from dledger.store.segments import NEW_SUFFIX
+from dledger.store.snapshot import SNAPSHOTS
+from dledger.store.tables import TABLES
 from dledger.testing.disk_states.checking import check_start
 from dledger.testing.disk_states.life import Life
 from dledger.testing.disk_states.promise import BrokenPromise, entry_bytes, require
@@ -105,10 +109,10 @@ class PatientLife(Life):
 
     refused = 0
 
-    def append_bodies(self, bodies: Sequence[bytes], magics: Sequence[int] = ()) -> None:
+    def write(self, entries: Sequence[Entry]) -> None:
         log = self.log
         try:
-            super().append_bodies(bodies, magics)
+            super().write(entries)
         except DiskFull:
             self.refused += 1
             self._say(replace(self.promise, logs=(log,)))
@@ -120,7 +124,19 @@ class PatientLife(Life):
                 last = Index(len(log) - 1)
                 require(entry_bytes(self.store.read(last, 1)[0]) == entry_bytes(log[-1]), "the last entry is another")
             _failing(self.disk).heal()
-            super().append_bodies(bodies, magics)
+            super().write(entries)
+
+    def stage(self, image: bytes, whole: bool) -> Unpacker:
+        try:
+            return super().stage(image, whole)
+        except DiskFull:
+            self.refused += 1
+            fault = _failing(self.disk).fault
+            require(fault is not None and fault.code == errno.ENOSPC, "a disk that failed is called full")
+            left = [path for path in _failing(self.disk).names if path.name.endswith(INSTALL_SUFFIX)]
+            require(not left, f"no room for a state, of which these files stay: {left}")
+            _failing(self.disk).heal()
+            return super().stage(image, whole)
 
     def repair(self, index: int) -> None:
         try:
@@ -144,7 +160,7 @@ class FailureTally:
     faults: dict[str, int] = field(default_factory=dict)
     """By error and operation."""
     refused: int = 0
-    """Appends and repairs that found no room, and succeeded later."""
+    """Appends, repairs and fetched states that found no room, and succeeded later."""
     stopped: int = 0
     """Faults that ended the store."""
     survived: int = 0
@@ -228,20 +244,34 @@ class FailureSweep:
             require(unreadable or isinstance(error, DLedgerError), f"a read that fails gives {error!r}")
             return
         require(isinstance(error, DLedgerError), f"{error}")
-        store = life.opened
-        if life.with_catalog or fault.path.parent.name in {"snapshot", "tables"}:
-            return  # the catalog's files have an owner of their own, who ends the node
-        if store is not None:
-            _must_be_dead(store)
-        else:
+        if life.opened is None:
             require(not disk.locked, "a start that failed keeps the lock")
-        touched = [(what, path) for what, path in disk.behind if what not in READS and not _is_cleaning(what, path)]
+        elif _is_of_a_state(fault.path):
+            require(life.others, "a fetched state was written, but nobody fetched one")  # its owner ends the node
+        elif life.others or _is_of_catalog(fault.path):
+            return  # the catalog's files have an owner of their own, who ends the node
+        else:
+            _must_be_dead(life.opened)
+        touched = [
+            (what, path)
+            for what, path in disk.behind
+            if what not in READS and not _is_cleaning(what, path) and not _is_of_catalog(path)
+        ]
         require(not touched, f"the disk was written after it failed: {touched[:3]}")
+
+
+def _is_of_a_state(path: Path) -> bool:
+    """Whether a path is of files that another node's state is written to, or of the record that it is taken over by."""
+    return path.name.endswith(INSTALL_SUFFIX) or path.name.removesuffix(NEW_SUFFIX) == INSTALL_FILE
+
+
+def _is_of_catalog(path: Path) -> bool:
+    return bool({path.name, path.parent.name} & {SNAPSHOTS, TABLES})
 
 
 def _is_cleaning(operation: str, path: Path) -> bool:
     """Taking away a file that never got its name."""
-    return operation == "unlink" and path.name.endswith(NEW_SUFFIX)
+    return operation == "unlink" and path.name.endswith((NEW_SUFFIX, INSTALL_SUFFIX))
 
 
 def _must_be_dead(store: FileStore) -> None:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from dledger.catalog.catalog import Catalog
+from dledger.errors import DiskFull
 from dledger.messages.entry import MAGIC_NOOP, MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.raft.install import InstallMode
 from dledger.server.checkpoint import Checkpoints
+from dledger.server.image import Unpacker
 from dledger.store.file_store import FileStore, open_settings
 from dledger.store.files import Disk
+from dledger.store.install import Staging
 from dledger.store.keeper import Keeping
 from dledger.store.open_parts import StoreSettings
 from dledger.store.segments import file_name
 from dledger.testing.disk_states.checking import check_started
-from dledger.testing.disk_states.promise import Promise, apply_entries, damaged_runs
+from dledger.testing.disk_states.giver import Giver
+from dledger.testing.disk_states.promise import Promise, apply_entries, damaged_runs, in_common
 from dledger.testing.disk_states.recording import RecordingDisk
 from dledger.types import Index, NodeId, Term
 
 Tell = Callable[[Promise], None]
+PIECE: Final = 400
+"""Bytes of a fetched state that come at once."""
 
 
 class Life:
@@ -33,8 +41,8 @@ class Life:
         self.disk = disk
         self.promise = Promise()
         self.catalog: Catalog | None = None
-        self.with_catalog = False
-        """The catalog's files are being opened or written."""
+        self.others = False
+        """Files that are not the store's are being opened or written: the catalog's, or a state's that is fetched."""
         self._keeping = keeping
         self._tell = tell
         self._store: FileStore | None = None
@@ -78,15 +86,17 @@ class Life:
     def open_catalog(self) -> None:
         """Restore the catalog, and apply what is committed."""
         self._say(replace(self.promise, catalog=True))
-        self.with_catalog = True
+        self.others = True
         self._checkpoints = Checkpoints(self.settings.directory, self.disk)
         self.catalog = self._checkpoints.restore(self.store)
-        self.with_catalog = False
+        self.others = False
         self._catch_up()
 
     def _catch_up(self) -> None:
         if self.catalog is not None:
+            self.others = True
             apply_entries(self.catalog, self.log[self.catalog.applied_index + 1 : self._committed + 1])
+            self.others = False
 
     def save(self, term: int, vote: str = "") -> None:
         """Save a term and a vote, and the commit mark as far as it is known."""
@@ -112,8 +122,12 @@ class Life:
             magic = magics[at] if magics else MAGIC_NORMAL
             entries.append(stamp(end, store.hard_state.term, magic, body, self.settings.segment_bytes))
             end = LogEnd.after(entries[-1])
+        self.write(entries)
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Write these entries behind the end."""
         self._say(replace(self.promise, logs=((*self.log, *entries),)))
-        store.append(entries)
+        self.store.append(entries)
 
     def sync(self) -> None:
         """Everything written becomes durable."""
@@ -157,14 +171,70 @@ class Life:
         assert self.catalog is not None, "the catalog is open"
         assert self._checkpoints is not None, "and so are its checkpoints"
         index = self.catalog.applied_index
-        self.with_catalog = True
+        self.others = True
         files = self._checkpoints.begin()
         data = self.catalog.snapshot()
         self.store.note_commit(index)
         self._checkpoints.save(data, index, files, self.store)
         self.catalog.saved(self._checkpoints.oldest_index)
-        self.with_catalog = False
+        self.others = False
         self._say(replace(self.promise, checkpoint=index))
+
+    def take_over(self, giver: Giver, first: Entry, mode: InstallMode, catalog: bool = True) -> None:
+        """Fetch a state and become it, as a node does."""
+        self.fetch(giver, first, mode, catalog)
+        store, self._store = self.store, None
+        store.close()
+        self.catalog = None
+        self.open()
+        self.open_catalog()
+
+    def fetch(self, giver: Giver, first: Entry, mode: InstallMode, catalog: bool = True) -> None:
+        """Fetch a state and commit to it, in the order of `dledger.server.states`; ``catalog`` False: only the front of
+        the log goes."""
+        self.others = True
+        fetched = self.stage(giver.image(first), catalog)
+        head = fetched.head
+        assert head is not None, "the image was given whole"
+        new = self._taken_over(giver, first, mode, catalog)
+        self._say(replace(self.promise, other=new))
+        anew = first if mode is InstallMode.REPLACE else None
+        fetched.staging.commit(head.index, head.begin, anew, catalog=catalog)
+        self._say(new)
+
+    def stage(self, image: bytes, whole: bool) -> Unpacker:
+        """Write a state that was fetched beside the one that is here; ``whole`` False: its head is enough."""
+        unpacker = Unpacker(Staging(self.settings.directory, self.disk, self.settings.segment_bytes))
+        try:
+            for at in range(0, len(image), PIECE):
+                unpacker.feed(image[at : at + PIECE])
+                if unpacker.head is not None and not whole:
+                    return unpacker
+        except DiskFull:
+            unpacker.staging.drop()
+            raise
+        unpacker.check()
+        return unpacker
+
+    def _taken_over(self, giver: Giver, first: Entry, mode: InstallMode, catalog: bool) -> Promise:
+        new, begin = self.promise, first.index
+        damaged = frozenset(index for index in new.damaged if index >= begin)
+        new = replace(new, begins=(begin,), commit=Index(max(new.commit, begin)), damaged=damaged)
+        if mode is InstallMode.REPLACE:
+            new = replace(new, logs=(giver.log[: begin + 1],), durable=begin, damaged=frozenset())
+        if catalog:
+            new = replace(new, checkpoint=giver.log[-1].index, origin=giver.log)
+        return new
+
+    def follow(self, count: int | None = None) -> None:
+        """Take in so many of the entries that the catalog sums up already, or all."""
+        log, origin = self.log, self.promise.origin
+        same = in_common(log, origin)
+        if same == len(origin):
+            return
+        if same < len(log):
+            self.truncate(same - 1)
+        self.write(origin[same:][:count])
 
     def repair(self, index: int) -> None:
         """Put the sound entry back, and the damaged ones beside it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from dledger.batch.header import BODY_HEADER_SIZE, Kind, decode_header
@@ -48,15 +48,24 @@ class Promise:
     damaged: frozenset[Index] = frozenset()
     """Entries that rotted and are not repaired yet."""
     identity: Identity | None = None
+    origin: tuple[Entry, ...] = ()
+    """The log, from entry 0 on, that the catalog taken over last sums up; what is here may end before it."""
+    other: Promise | None = None
+    """A state that is being taken over: what is found is whole and all of it, or whole and all of this one."""
 
     def digest(self) -> int:
         """64 bits that tell it from others."""
         found = blake2b(digest_size=8)
-        for log in self.logs:
+        for log in (*self.logs, self.origin):
             found.update(b"".join(bytes(entry.header) for entry in log) + b"|")
         rest = (self.durable, self.votes, self.commit, self.begins, self.checkpoint, self.catalog, sorted(self.damaged))
-        found.update(repr(rest).encode())
+        found.update(repr((rest, self.other and self.other.digest())).encode())
         return int.from_bytes(found.digest(), "big")
+
+    def found_at(self, begin: Index) -> Promise:
+        """Of the two states that may be there the one whose log begins at this entry."""
+        other = self.other
+        return other if other is not None and begin in other.begins else replace(self, other=None)
 
 
 def entry_bytes(entry: Entry) -> bytes:
@@ -175,12 +184,24 @@ def apply_entries(catalog: Catalog, entries: Sequence[Entry]) -> None:
             catalog.apply_command(entry.index, decode_command(entry.body[BODY_HEADER_SIZE:]))
 
 
+def in_common(log: Sequence[Entry], origin: Sequence[Entry]) -> int:
+    """How many entries both begin with."""
+    count = 0
+    for mine, other in zip(log, origin, strict=False):
+        if bytes(mine.header) != bytes(other.header):
+            break
+        count += 1
+    return count
+
+
 def check_catalog(catalog: Catalog, log: tuple[Entry, ...], promise: Promise, begin: Index) -> None:
     """A restored catalog is the one that the log makes, row by row, and goes on like it.
 
     Raises:
         BrokenPromise: it is not.
     """
+    if in_common(log, promise.origin) < len(promise.origin):
+        log = promise.origin  # the log has yet to come up to what was taken over
     at = catalog.applied_index
     require(at >= promise.checkpoint, f"the catalog of entry {promise.checkpoint} was saved, that of {at} came back")
     require(at < len(log), f"a catalog of entry {at} over a log that ends at {len(log) - 1}")

@@ -56,15 +56,22 @@ class RecordingDisk:
     def __init__(self, inner: MemoryDisk) -> None:
         self.inner = inner
         self.ops: list[Op] = []
+        self.counts: list[int] = []
+        """Behind each of them, how many operations ``inner`` has counted: those that changed nothing, too."""
         self._numbers = {path: number for number, path in enumerate(sorted(inner.names))}
         self._made = len(self._numbers)
+
+    def note(self, op: Op) -> None:
+        """It was carried out."""
+        self.ops.append(op)
+        self.counts.append(self.inner.operations)
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         fresh = create and not self.inner.exists(path)
         file = self.inner.open(path, create)
         if fresh:
             self._numbers[path] = self._made
-            self.ops.append(Op(Kind.CREATE, path, self._made))
+            self.note(Op(Kind.CREATE, path, self._made))
             self._made += 1
         return RecordingFile(self, file, self._numbers[path])
 
@@ -74,7 +81,8 @@ class RecordingDisk:
     def mkdir(self, path: Path) -> None:
         missing = [part for part in (path, *path.parents) if part != part.parent and not self.inner.exists(part)]
         self.inner.mkdir(path)
-        self.ops += [Op(Kind.MKDIR, part) for part in reversed(missing)]
+        for part in reversed(missing):
+            self.note(Op(Kind.MKDIR, part))
 
     def listdir(self, path: Path) -> list[str]:
         return self.inner.listdir(path)
@@ -85,15 +93,15 @@ class RecordingDisk:
     def rename(self, source: Path, target: Path) -> None:
         self.inner.rename(source, target)
         number = self._numbers[target] = self._numbers.pop(source)
-        self.ops.append(Op(Kind.RENAME, source, number, target=target))
+        self.note(Op(Kind.RENAME, source, number, target=target))
 
     def unlink(self, path: Path) -> None:
         self.inner.unlink(path)
-        self.ops.append(Op(Kind.UNLINK, path, self._numbers.pop(path)))
+        self.note(Op(Kind.UNLINK, path, self._numbers.pop(path)))
 
     def fsync_dir(self, path: Path) -> None:
         self.inner.fsync_dir(path)
-        self.ops.append(Op(Kind.SYNC_DIR, path))
+        self.note(Op(Kind.SYNC_DIR, path))
 
     def mtime_ms(self, path: Path) -> int:
         return self.inner.mtime_ms(path)
@@ -110,7 +118,7 @@ class RecordingDisk:
     def rot(self, path: Path, offset: int, mask: int) -> None:
         """Change one byte that is at rest."""
         self.inner.flip(path, offset, mask)
-        self.ops.append(Op(Kind.ROT, path, self._numbers[path], offset, bytes([mask])))
+        self.note(Op(Kind.ROT, path, self._numbers[path], offset, bytes([mask])))
 
 
 class RecordingFile:
@@ -149,4 +157,4 @@ class RecordingFile:
         return self._inner.next_data(offset)
 
     def _note(self, kind: Kind, offset: int = 0, data: bytes = b"") -> None:
-        self._disk.ops.append(Op(kind, self.path, self._number, offset, data))
+        self._disk.note(Op(kind, self.path, self._number, offset, data))

@@ -9,9 +9,12 @@ from typing import Final
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.messages.command import Command, CreateTopic, DeleteTopic, InitProducer
+from dledger.raft.install import InstallMode
+from dledger.store.install import INSTALL_FILE
 from dledger.store.keeper import Keeping
 from dledger.store.memory_disk import SECTOR
 from dledger.store.open_parts import StoreSettings
+from dledger.testing.disk_states.giver import Giver
 from dledger.testing.disk_states.life import Life
 from dledger.testing.disk_states.recording import RecordingDisk
 from dledger.types import NodeId
@@ -48,6 +51,9 @@ class Scenario:
     settings: StoreSettings = SMALL
     grain: int = SECTOR
     keeping: Keeping = Keeping.MANUAL
+    record: str = ""
+    """A record that tells a start what to do: the script is crashed in every way there is, and its process also killed
+    behind each write to the file of that name, before it is synced, to crash the start that goes by it."""
 
     def life(self, disk: RecordingDisk, tell: Callable[..., None]) -> Life:
         """A node that can live it."""
@@ -57,6 +63,7 @@ class Scenario:
 def afterwards(life: Life) -> None:
     """What a node does that was started again: a little of everything."""
     life.open()
+    life.follow()
     life.append([120, 40])
     term = life.store.hard_state.term + 1
     life.save(term, "n2")
@@ -272,6 +279,70 @@ def rot_behind_a_kill(life: Life) -> None:
     life.repair(4)
 
 
+def started_again(life: Life) -> None:
+    """Nothing but the start."""
+    life.open()
+
+
+def _fill(life: Life, runs: int) -> None:
+    """A log of up to four files and a saved catalog, each as small as it can be, and one entry that is not synced: few
+    enough changes at a time that every state that a crash may leave can be looked at."""
+    life.open()
+    life.open_catalog()
+    life.save(1, "n0")
+    topics = [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
+    sizes = [(1, 1, 200), (2, 2, 150), (1, 3, 400), (1, 1, 300), (2, 4, 500), (1, 2, 700)]
+    batches = [batch(topic, count, size) for topic, count, size in sizes]
+    for bodies in (topics + batches[:2], batches[2:4], batches[4:])[:runs]:
+        life.append_bodies(bodies)
+        life.sync()
+        life.keep()
+    life.commit(len(life.log) - 2)
+    life.checkpoint()
+    life.append_bodies([batch(1, 2, 20)])
+
+
+def front_taken_over(life: Life) -> None:
+    """An entry rots of which nobody has a copy any more, but all that it meant is in the catalog."""
+    _fill(life, 3)
+    life.rot(2, 60)
+    giver = Giver(life.settings.segment_bytes, life.log)
+    giver.append(1, [batch(2, 1, 30)])
+    life.take_over(giver, giver.first_after(2), InstallMode.KEEP, catalog=False)
+    life.append([90])
+    life.sync()
+
+
+def state_taken_over(life: Life) -> None:
+    """The catalog is another one from then on, and ahead of the log, which stays."""
+    _fill(life, 3)
+    giver = Giver(life.settings.segment_bytes, life.log)
+    giver.append(1, [command(DeleteTopic(name="b")), batch(1, 4, 600), batch(1, 1, 40)])
+    life.take_over(giver, giver.first_after(2), InstallMode.KEEP)
+    life.follow(1)
+    life.sync()
+
+
+def log_replaced(life: Life) -> None:
+    """A log that went another way, and further, gives its place to one that begins with a single entry; the front of
+    that one goes while the catalog is still ahead of it; and then all of it, because the node was left behind."""
+    _fill(life, 1)
+    common = len(life.log) - 1
+    life.append_bodies([batch(2, 1, 5)] * 3)
+    life.sync()
+    giver = Giver(life.settings.segment_bytes, life.log[:common])
+    giver.append(2, [command(DeleteTopic(name="b")), batch(1, 4, 600), batch(1, 9, 800), batch(1, 1, 700)])
+    life.save(3, "n1")
+    life.take_over(giver, giver.first_after(common), InstallMode.REPLACE)
+    life.follow(1)
+    life.sync()
+    life.take_over(giver, giver.first_after(life.log[-1].index - 1), InstallMode.KEEP, catalog=False)
+    giver.append(3, [batch(1, 3, 500), batch(1, 2, 640)])
+    life.take_over(giver, giver.first_after(len(life.log) - 1), InstallMode.REPLACE)
+    life.follow()
+    life.sync()
+
+
 SCENARIOS: Final = (
     Scenario("group commit", group_commit),
     Scenario("group commit, housekeeping at once", group_commit, keeping=Keeping.INLINE),
@@ -288,4 +359,7 @@ SCENARIOS: Final = (
     Scenario("retention", retention, RETAINED),
     Scenario("repair", repair),
     Scenario("rot behind a kill", rot_behind_a_kill),
+    Scenario("front taken over", front_taken_over, record=INSTALL_FILE),
+    Scenario("state taken over", state_taken_over, record=INSTALL_FILE),
+    Scenario("log replaced", log_replaced, record=INSTALL_FILE),
 )
