@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 US: Final = 1_000
 MS: Final = 1_000_000
 SECOND: Final = 1_000_000_000
+NOT_DUE: Final = -1
 WALL_BASE_US: Final = 1_700_000_000_000_000
 _set_running = asyncio.events._set_running_loop
 
@@ -141,7 +142,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.tasks: list[asyncio.Task[Any]] = []
         self._prune_at = 64
         self._ready: deque[Handle] = deque()
-        self._turn_due = False
+        self._turn_at_ns = NOT_DUE
+        """When the next turn begins; that of the one that runs, while it does."""
         self._busy_until_ns = 0
         self._posted: list[Handle] | None = None
         self._held: list[tuple[Callable[[Any], None], Any]] = []
@@ -171,7 +173,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         operation began."""
         if self._busy_until_ns > self.scheduler.now_ns:
             self._busy_until_ns = self.scheduler.now_ns
-            self._turn_due = False
+            self._turn_at_ns = NOT_DUE
             if self._ready:
                 self._wake()
         self.disk_waits.hurry()
@@ -206,13 +208,15 @@ class SimLoop(asyncio.AbstractEventLoop):
     # --- running ------------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        if not self._turn_due and not self.paused:
-            self._turn_due = True
-            self.scheduler.at(self._busy_until_ns, self._turn)
+        if self._turn_at_ns == NOT_DUE and not self.paused:
+            self._turn_at_ns = when_ns = self._busy_until_ns
+            self.scheduler.at(when_ns, self._turn, when_ns)
 
-    def _turn(self, _: object) -> None:
-        self._turn_due = False
-        if self.dead or self.paused:
+    def _turn(self, when_ns: int) -> None:
+        if when_ns != self._turn_at_ns or self.dead:  # `hurry` let it begin before
+            return
+        if self.paused:
+            self._turn_at_ns = NOT_DUE
             return
         ready, scheduler, after_callback = self._ready, self.scheduler, self.after_callback
         _set_running(self)
@@ -236,6 +240,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             if after_callback is not None:
                 after_callback()
         self._busy_until_ns = scheduler.now_ns + self.spent_ns
+        self._turn_at_ns = NOT_DUE
         if ready:
             self._wake()
 
@@ -268,9 +273,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         handle = Handle(callback, args, 0.0)
         if not self.dead:
             self._ready.append(handle)
-            if not self._turn_due and not self.paused:
-                self._turn_due = True
-                self.scheduler.at(self._busy_until_ns, self._turn)
+            if self._turn_at_ns == NOT_DUE:
+                self._wake()
         return handle
 
     def call_soon_threadsafe(  # type: ignore[override]
