@@ -163,6 +163,10 @@ class CorruptStore(StorageError):
     """A store's files contradict themselves in a way that no crash explains."""
 
 
+class CatalogLost(CorruptStore):
+    """The catalog, or the topic index that belongs to it, is damaged; the log is another matter."""
+
+
 class ProtocolError(DLedgerError):
     """Bytes that no correct program sends."""
 

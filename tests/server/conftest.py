@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from dledger.messages.command import Command, CreateTopic
 from dledger.net import Connection, Handlers, Limits, connect, run
 from dledger.server.node import NodeServer
 from dledger.types import NodeId, Role
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `trimming`: tests are no packages
 
 PATIENCE_S = 20.0
 STORY_S = 90.0

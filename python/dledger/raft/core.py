@@ -51,6 +51,8 @@ class Core(ABC):
         self.leader_is_gone = False
         """The connection from the leader has ended and nothing was heard on another one: its process is likely dead."""
         self.writable = True
+        self.follows_only = False
+        """Asks for no votes in this life."""
 
     @abstractmethod
     def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
@@ -73,7 +75,7 @@ class Core(ABC):
     def can_lead(self) -> bool:
         """Whether this node may ask for votes. Not before it is admitted. Not with a damaged entry that others may have
         sound: it votes by the true end of its log, but it could not give that entry to anybody (CTRL, FAST'18)."""
-        return self.admission.is_admitted and not (self.log.faulty and self.peers)
+        return self.admission.is_admitted and not (self.log.faulty and self.peers) and not self.follows_only
 
     def draw(self, base_ms: int) -> int:
         """A wait from [base, 2 * base), so that nodes seldom do the same at the same time."""

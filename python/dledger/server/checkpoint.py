@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 
 from dledger.catalog.catalog import Catalog
-from dledger.errors import CorruptStore, StorageError
+from dledger.errors import CatalogLost, CorruptStore, StorageError
 from dledger.store.api import LogStore
 from dledger.store.files import Disk, DiskFile
 from dledger.store.snapshot import SNAPSHOTS, SnapshotFiles
@@ -43,7 +43,7 @@ class Checkpoints:
         """The newest sound catalog, or an empty one when the log is whole and everything can be applied again.
 
         Raises:
-            CorruptStore: there is no usable snapshot, and the log's oldest entries are gone.
+            CatalogLost: there is no usable snapshot, and the log's oldest entries are gone.
         """
         reason = "there is no usable snapshot of the catalog"
         try:
@@ -59,9 +59,9 @@ class Checkpoints:
                     self._note(found[0])
                     return catalog
             if store.begin_index > 0:
-                raise CorruptStore(
+                raise CatalogLost(
                     f"{self._directory}: {reason}, and the log begins at entry {store.begin_index}, so the catalog "
-                    f"cannot be rebuilt; empty the directory and let the node back in with 'dledger admit'"
+                    "cannot be built again from it"
                 )
             if store.end.position.index >= 0:
                 lost = found is not None or self._snapshots.skipped
@@ -89,6 +89,10 @@ class Checkpoints:
             self._note(index)
         except OSError as error:
             raise self._failed("save", error) from error
+
+    def forget(self) -> None:
+        """Remove every snapshot: the topic index that they count on is damaged. Durable on return."""
+        self._snapshots.remove()
 
     def close(self) -> None:
         self._tables.close()

@@ -88,6 +88,8 @@ class Front:
         self._peers: Counter[NodeId] = Counter()
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
         self._closed = False
+        self.catalog_lost = False
+        """No client is answered: this node does not know what its log means."""
         self.client_requests = 0
         """Requests of clients so far; asking for the status is none."""
         self.used_ms = self._now_ms()
@@ -165,6 +167,8 @@ class Front:
                 self._installer.on_message(message)
             else:
                 raise ProtocolError(f"peer {session.peer} sent {type(message).__name__}")
+        elif self.catalog_lost and type(message) is not StatusRequest:
+            connection.abort()  # as if this node were down: another one answers
         elif type(message) is AppendRequest:
             self.client_requests += 1
             self._writes.append(connection, request_id, message, payload)

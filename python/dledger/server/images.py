@@ -11,7 +11,7 @@ from typing import Final
 from dledger.catalog.catalog import Catalog
 from dledger.checksum import crc32
 from dledger.config import GroupConfig
-from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange, StorageError
+from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, OffsetOutOfRange, StorageError
 from dledger.messages.codes import Code
 from dledger.messages.entry import Entry
 from dledger.messages.install import SnapshotRequest, SnapshotResponse
@@ -104,8 +104,8 @@ class Images:
         elif error is None and begin == self._store.begin_index:
             image = Image(self._catalog, self._store.begin, done.result()[0])
             logger.warning(
-                "%s fetches the state as of entry %d, %d bytes: the log begins at entry %d, which is later than what "
-                "it needs", request.local_id, image.index, image.size, begin,
+                "%s fetches the state as of entry %d, %d bytes; the log begins at entry %d",
+                request.local_id, image.index, image.size, begin,
             )  # fmt: skip
             given = self._given[request.local_id] = Given(image, self._now_ms())
             self._give(request, given)
@@ -115,6 +115,8 @@ class Images:
         size = min(max(request.max_bytes, 1), PIECE_BYTES)
         try:
             data = given.image.read(request.offset, size)
+        except CatalogLost as error:
+            self._driver.fail(error)
         except CorruptStore as error:
             logger.info("%s has to begin with another state: %s", request.local_id, error)
             del self._given[request.local_id]

@@ -100,7 +100,7 @@ class Installer:
             self._failed(error)
             return
         self._fetch = fetch = Fetch(leader, Unpacker(staging))
-        logger.warning("entries that this node needs are gone everywhere: the state of %s is fetched", leader)
+        logger.warning("%s needs what its own files do not hold: the state of %s is fetched", self._node_id, leader)
         self._ask(fetch)
         if self._timer is None:
             self._timer = self._loop.call_later(TICK_S, self._tick)

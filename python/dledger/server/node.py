@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from dledger.catalog.catalog import Catalog
+from dledger.catalog.table import MemoryTables
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
-from dledger.errors import CorruptEntry, CorruptStore, DLedgerError, StorageError
+from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, DLedgerError, StorageError
 from dledger.messages.codes import Code
 from dledger.raft.log import LogSummary
 from dledger.raft.node import RaftNode
@@ -70,6 +72,8 @@ class NodeServer:
         self._idle = asyncio.Event()
         self._running = False
         self._closed = False
+        self._is_lost = False
+        """Its catalog is: until it has the leader's it applies nothing, leads nobody and answers no client."""
         self._restarting: asyncio.Task[bool] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -89,7 +93,7 @@ class NodeServer:
         self.store: LogStore = open_store(self.group, self.node, self._disk, environment=self._environment)
         try:
             self.checkpoints = Checkpoints(self.node.directory, self._disk)
-            self.catalog = self.checkpoints.restore(self.store)
+            self.catalog = self._restore()
             self._build()
             await self.front.open()
         except BaseException:
@@ -100,14 +104,27 @@ class NodeServer:
         self.driver.start()
         self.repairs.found(self.store.recovery.faulty)
         self.admissions.start()
-        self.applier.advance(self.raft.committed_index)
+        self._apply(self.raft.committed_index)
         self.house.start()
         self.scrubber.start()
+        self.states.start()
         logger.info(
             "%s of group %s listens on %s:%d; log %d to %d, applied to %d", self.node.node_id, self.group.group,
             self.node.host, self.port, self.store.begin_index, self.store.end.position.index,
             self.catalog.applied_index,
         )  # fmt: skip
+
+    def _restore(self) -> Catalog:
+        """The catalog, or an empty one in its place while the group's is fetched."""
+        self._is_lost = False
+        try:
+            return self.checkpoints.restore(self.store)
+        except CatalogLost as error:
+            if len(self.group.members) == 1:
+                raise CorruptStore(f"{error}. No other node has it: put back a backup of the directory") from error
+            logger.error("%s; the leader's is fetched", error)
+            self._is_lost = True
+            return Catalog(MemoryTables())
 
     def _build(self) -> None:
         group, node, store = self.group, self.node, self.store
@@ -122,6 +139,8 @@ class NodeServer:
             group, node.node_id, store.hard_state, summary, machine.below, machine.now_ms(), node.cache_bytes,
             store.membership,
         )  # fmt: skip
+        if self._is_lost:
+            self.raft.follow_only()
         self.peers = Peers(
             group, node.node_id, self._addresses, frame_limits(group), lambda peer: self.driver.peer_found(peer)
         )
@@ -142,6 +161,7 @@ class NodeServer:
         self.states = States(
             group, node, self.driver, store, self.catalog, self.checkpoints, self.peers, self._disk,
             lambda: self.writes.caught_up, self.on_damage, lambda: self.house.checkpoint(), self._restart,
+            catalog_lost=self._is_lost,
         )  # fmt: skip
         self.scrubber = Scrubber(node, self.driver, store, self.repairs.found)
         self.reads = Reads(self.driver, self.catalog, store, self.on_damage)
@@ -156,6 +176,7 @@ class NodeServer:
             group, node, self.driver, self.writes, self.reads, self.offsets, self.answers, self.repairs,
             self.admissions, self.listings, self.states.installer,
         )  # fmt: skip
+        self.front.catalog_lost = self._is_lost
         self.house = House(
             node, self.driver, store, self.catalog, self.applier, self.writes, self.front, self.peers,
             self.checkpoints, lambda: self.states.floor, self._idle.set,
@@ -284,13 +305,18 @@ class NodeServer:
             "admission": self.admissions.status(),
             "retention": self.house.holds.status(),
             "install": self.states.status(),
+            "catalog_lost": self._is_lost,
         }
 
     # --- news -------------------------------------------------------------------------------------------------
 
     def on_committed(self, index: Index) -> None:
         self.store.note_commit(index)
-        self.applier.advance(index)
+        self._apply(index)
+
+    def _apply(self, committed: Index) -> None:
+        if not self._is_lost:
+            self.applier.advance(committed)
 
     def on_finished(self, finished: Finished) -> None:
         self.writes.finished(finished)
@@ -340,7 +366,12 @@ class NodeServer:
         self.offsets.applied()
 
     def _fatal(self, error: BaseException) -> None:
-        """The end: whoever waits for an acknowledgement never gets one from this node (D2)."""
+        """The end: whoever waits for an acknowledgement never gets one from this node (D2). Not where only the catalog
+        is lost that can be had again, from the log or from another node."""
+        if isinstance(error, CatalogLost) and (not self.store.begin_index or len(self.group.members) > 1):
+            logger.error("%s: the catalog and its tables are made again", error)
+            self._restart(self.checkpoints.forget)
+            return
         self._error = error
         if isinstance(error, DLedgerError):
             logger.critical("%s stops: %s", self.node.node_id, error)

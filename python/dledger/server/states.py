@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from dledger.catalog.catalog import Catalog
 from dledger.config import GroupConfig, NodeConfig
@@ -21,9 +22,12 @@ from dledger.server.peers import Peers
 from dledger.store.api import LogStore
 from dledger.store.files import Disk
 from dledger.store.install import Staging
-from dledger.types import Index, NodeId
+from dledger.types import NO_INDEX, Index, NodeId
 
 logger = logging.getLogger(__name__)
+
+SEEK_S: Final = 0.5
+"""Between two looks of a node that needs a catalog whether somebody leads who has one."""
 
 
 class States:
@@ -43,8 +47,11 @@ class States:
         on_damage: Callable[[CorruptEntry], None],
         save: Callable[[], object],
         restart: Callable[[Callable[[], None]], None],
+        *,
+        catalog_lost: bool,
     ) -> None:
-        """``save`` has the catalog saved. ``restart`` stops the node, calls what it is given, and starts it again."""
+        """``save`` has the catalog saved. ``restart`` stops the node, calls what it is given, and starts it again.
+        ``catalog_lost``: ``catalog`` is none, and a leader's is fetched as soon as there is a leader."""
         self._node_id = node.node_id
         self._driver = driver
         self._raft = driver.raft
@@ -53,11 +60,20 @@ class States:
         self._checkpoints = checkpoints
         self._save = save
         self._restart = restart
+        self._catalog_lost = catalog_lost
         self.images = Images(group, node.node_id, driver, store, catalog, peers.send, caught_up, on_damage)
         self.installer = Installer(
             group, node.node_id, driver, self.images, lambda: Staging(node.directory, disk, group.segment_bytes),
             peers.send, self._is_front_only, self._fetched,
         )  # fmt: skip
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Ask whoever leads for its state, again and again, if the catalog is lost."""
+        if self._catalog_lost and not self._driver.failed:
+            self._timer = asyncio.get_running_loop().call_later(SEEK_S, self.start)
+            if self._raft.leader_id is not None:
+                self.installer.wanted(self._raft.leader_id)
 
     @property
     def floor(self) -> Index | None:
@@ -76,6 +92,8 @@ class States:
             self.installer.wanted(leader)
 
     def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self.installer.stop()
 
     def status(self) -> dict[str, Any] | None:
@@ -83,6 +101,8 @@ class States:
         return self.installer.status()
 
     def _mode(self, head: Head) -> InstallMode | None:
+        if self._catalog_lost and head.first.index <= self._store.begin_index:
+            return InstallMode.KEEP  # all of the log: it is only the catalog that is lost
         try:
             return self._raft.install_mode(head.first)
         except SafetyViolation as error:
@@ -91,7 +111,8 @@ class States:
 
     def _is_front_only(self, head: Head) -> bool:
         """Whether all that retention took elsewhere is applied here: then only damaged entries have to go."""
-        return self._catalog.applied_index >= head.first.index - 1 and self._mode(head) is InstallMode.KEEP
+        has_rest = self._catalog.applied_index >= head.first.index - 1 and not self._catalog_lost
+        return has_rest and self._mode(head) is InstallMode.KEEP
 
     def _fetched(self, fetched: Unpacker) -> None:
         """Another node's state is here: take it over, if it still is of use."""
@@ -100,18 +121,20 @@ class States:
         mode, front_only = self._mode(head), self._is_front_only(head)
         if self._driver.failed:
             return
-        if mode is None or (not front_only and (fetched.first is None or head.index <= self._catalog.applied_index)):
+        known = max(self._catalog.applied_index, self._store.begin_index - 1 if self._catalog_lost else NO_INDEX)
+        if mode is None or (not front_only and (fetched.first is None or head.index <= known)):
             self.installer.given_up("this node has got further meanwhile")
         elif front_only and self._checkpoints.index < head.first.index - 1:
             self.installer.given_up("this node's own catalog has to be saved before")
         else:
+            begin = head.begin if head.first.index > self._store.begin_index else self._store.begin
             logger.warning(
                 "%s takes over %s; its log begins at entry %d from now on", self._node_id,
-                "no catalog" if front_only else f"the catalog as of entry {head.index}", head.first.index,
+                "no catalog" if front_only else f"the catalog as of entry {head.index}", begin.position.index + 1,
             )  # fmt: skip
             self._driver.failed = True  # nothing more is taken in, nor acknowledged, by what this node is now
             first = fetched.first if mode is InstallMode.REPLACE else None
-            self._restart(lambda: fetched.staging.commit(head.index, head.begin, first, catalog=not front_only))
+            self._restart(lambda: fetched.staging.commit(head.index, begin, first, catalog=not front_only))
 
 
 def known_committed(store: LogStore, catalog: Catalog) -> Index:

@@ -85,13 +85,20 @@ class SnapshotFiles:
                 found = unpack_snapshot(file.pread(file.size(), 0))
             if found is not None and found[0] == index:
                 return found
-            self.skipped.append(f"{path}: damaged; the one before it is used")
+            self.skipped.append(f"{path}: damaged, and passed over")
         return None
 
     def oldest(self) -> Index | None:
         """The index of the oldest snapshot kept: entries behind it are needed to go back to it."""
         indexes = self._indexes()
         return Index(indexes[0]) if indexes else None
+
+    def remove(self) -> None:
+        """All of them go; durable on return."""
+        with fatal("remove the snapshots in", self._directory):
+            for index in self._indexes():
+                self._disk.unlink(self._directory / file_name(index))
+            self._disk.fsync_dir(self._directory)
 
     def _indexes(self) -> list[int]:
         names = self._disk.listdir(self._directory)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.checksum import crc32
-from dledger.errors import CorruptStore
+from dledger.errors import CatalogLost, CorruptStore
 from dledger.store.files import Disk, DiskFile, RealDisk, fatal
 from dledger.store.segments import NEW_SUFFIX, file_name
 from dledger.types import Buffer
@@ -97,7 +97,11 @@ class FileTable:
                 file.fdatasync()
 
     def read(self, start: int, stop: int) -> Buffer:
-        """The rows [start, stop), back to back, verified."""
+        """The rows [start, stop), back to back, verified.
+
+        Raises:
+            CatalogLost: one is damaged.
+        """
         if not self.begin <= start <= stop <= self.end:
             raise CorruptStore(
                 f"table {self._name}: rows {start} to {stop} are not all there, only {self.begin} to {self.end}"
@@ -126,12 +130,8 @@ class FileTable:
             number += 1
         return rows[0] if len(rows) == 1 else b"".join(rows)
 
-    def _damaged(self, number: int) -> CorruptStore:
-        return CorruptStore(
-            f"row {number} of {self._path(self._first)} is damaged. The table can be built again from the log: remove "
-            "the directories 'tables' and 'snapshot' of this node if its log begins at entry 0, else empty the "
-            "node's directory and let it back in with 'dledger admit'"
-        )
+    def _damaged(self, number: int) -> CatalogLost:
+        return CatalogLost(f"row {number} of {self._path(self._first)} is damaged")
 
     def truncate(self, end: int) -> None:
         """Take away the rows from ``end`` on."""

@@ -1,0 +1,72 @@
+"""Groups that have let go of the beginning of their log, and what they should hold then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dledger.batch.header import BodyHeader, Kind, encode_header
+from dledger.messages.codes import Code
+from dledger.types import NodeId
+
+KIB = 1 << 10
+SMALL = {
+    "segment_bytes": 64 * KIB, "max_body_bytes": 32 * KIB, "checkpoint_bytes": 100 * KIB,
+    "retention_bytes": 192 * KIB, "cache_bytes": 16 * KIB, "election_ms": 300,
+}  # fmt: skip
+
+
+def body(topic_id: int, payload: bytes = b"payload") -> bytes:
+    return encode_header(BodyHeader(Kind.DATA, topic_id, 0, 1)) + payload
+
+
+def payload(number: int) -> bytes:
+    return b"<%06d>" % number * 1000
+
+
+async def write(group: Any, first: int, last: int) -> int:
+    """Append the payloads of these numbers to topic t, which is made when it is not there."""
+    client = await group.client()
+    if not first:
+        await client.create("t")
+    topic = (await group.leader()).catalog.topic("t").topic_id
+    for number in range(first, last):
+        assert (await client.append(body(topic, payload(number)))).code is Code.SUCCESS
+    return int(topic)
+
+
+async def trimmed(group: Any, *names: str) -> None:
+    """Wait until these nodes, or all, have let go of the beginning of the log."""
+    nodes = [group.nodes[NodeId(name)] for name in names or group.nodes]
+    await group.until(lambda: all(node.store.begin_index > 0 for node in nodes))
+
+
+async def equal(group: Any) -> None:
+    """Wait until all nodes have and have applied the same, and see that it came to the same."""
+    await group.agree()
+    await group.until(lambda: len({node.raft.committed_index for node in group.nodes.values()}) == 1)
+    await group.until(lambda: all(n.raft.durable_index >= n.raft.committed_index for n in group.nodes.values()))
+    await awake(*group.nodes.values())
+    assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
+
+
+async def awake(*nodes: Any) -> None:
+    """Wait for a restart on another state to end."""
+    for node in nodes:
+        if node._restarting is not None:
+            await node._restarting
+
+
+async def read_all(group: Any, node: Any, topic: int) -> list[bytes]:
+    """Everything that a node keeps, from that node."""
+    client = await group.client(node)
+    found: list[bytes] = []
+    at, end = node.catalog.begin_offset(topic, 0), node.catalog.end_offset(topic, 0)
+    while at + len(found) < end:
+        answer, bodies = await client.fetch(topic, at + len(found))
+        assert answer.code is Code.SUCCESS, answer
+        found += bodies
+    return found
+
+
+def expected(node: Any, topic: int, count: int) -> list[bytes]:
+    return [body(topic, payload(number)) for number in range(node.catalog.begin_offset(topic, 0), count)]
