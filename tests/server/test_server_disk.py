@@ -203,6 +203,24 @@ def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(play: Callable[...
     play(story, 1, disks=MemoryDisk)
 
 
+def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(play: Callable[..., None]) -> None:
+    """It would write into the topic index."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node, waiting = await group.leader(), list[Index]()
+        before = node.catalog.applied_index
+        advance, node.applier.advance = node.applier.advance, waiting.append
+        client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        await group.until(lambda: waiting)
+        node.driver.fail(StorageError("save the hard state: the disk failed"))
+        advance(waiting[0])
+        assert node.catalog.applied_index == before < waiting[0]
+
+    play(story, 1, disks=MemoryDisk)
+
+
 class ByHand(Environment):
     """A machine whose threads a test turns itself."""
 
