@@ -34,10 +34,12 @@ class WatchedServer(NodeServer):
 
     def _restart(self, between: Callable[[], None]) -> None:
         if self.counts is not None:
-            self.counts.bite("state installed")
+            self.counts.bite("state or catalog replaced")
         super()._restart(between)
 
     def _build(self) -> None:
+        if self._is_lost and self.counts is not None:
+            self.counts.bite("catalog lost")
         super()._build()
         if self.watch is not None:
             self.watch.ended(self.node.node_id)  # it has taken over another state, if this is not its first life

@@ -16,8 +16,8 @@ from dledger.testing.sim.cluster import Group, Node, World
 
 SETTLED_MS: Final = 1500
 """By then a node's mark covers what was durable before."""
-REPEATABLE: Final = ("index", "snapshot")
-"""Files that can be made again from the log."""
+REPEATABLE: Final = ("index", "snapshot", "tables")
+"""Files that can be made again, from the log or with another node's state."""
 
 
 class Damage:
