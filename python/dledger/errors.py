@@ -26,6 +26,7 @@ asking again can help. Every message names the thing and the way out::
     |-- CorruptEntry            stored bytes do not match their checksum      definite
     |-- StorageError            the disk failed: the node stops               INDEFINITE
     |   `-- CorruptStore        files contradict themselves: never guess      INDEFINITE
+    |       `-- CatalogLost     they can be made again from the log           INDEFINITE
     `-- ProtocolError           a peer or client broke the protocol           definite
         |-- FrameTooLarge       a frame over the limit                        definite
         `-- FormatError         bytes are not in the format they claim        definite
