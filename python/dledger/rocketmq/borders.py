@@ -168,6 +168,10 @@ class Rows:
         """The first few of them."""
         return self if count == len(self.at) else Rows(self.fields, self.view, self.at[:count], self.room[:count])
 
+    def only(self, chosen: Mask) -> Rows:
+        """Some of them."""
+        return Rows(self.fields, self.view, self.at[chosen], self.room[chosen])
+
     def _within(self, places: Ints, width: int) -> Ints:
         """Places that can be read at all; what is read elsewhere than asked is refused by ``adds_up``."""
         return np.clip(places, 0, self.fields.size - width)

@@ -62,6 +62,8 @@ MAX_BODY: Final = 4_194_304
 """The largest body a broker takes (maxMessageSize)."""
 MAX_TOPIC: Final = {MAGIC_V1: 127, MAGIC_V2: 32_767}
 PHYSICAL_OFFSET_AT: Final = 28
+MOST_HEAD: Final = 112
+"""Bytes before the body of a message at most: with two IPv6 hosts."""
 CRC_MASK: Final = 0x7FFF_FFFF
 
 HEAD: Final = struct.Struct(">iIiiiqqiq")
@@ -215,8 +217,21 @@ class Layout:
     end: int
 
 
-def lay_out(view: Buffer, at: int, room: int) -> Layout:
-    """Follow the sizes of the message at ``at``, which has at most ``room`` bytes.
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the first 112 bytes of a message say of its extent."""
+
+    size: int
+    body: int
+    """Where the body begins, as a byte position in the buffer."""
+    body_size: int
+    wide: bool
+    """Version 2: the topic's size has two bytes."""
+
+
+def read_head(view: Buffer, at: int, room: int) -> Head:
+    """Size and body of the message at ``at``, which has at most ``room`` bytes; the buffer must hold the first
+    ``MOST_HEAD`` of these.
 
     Raises:
         FormatError: magic or sizes cannot be.
@@ -232,17 +247,30 @@ def lay_out(view: Buffer, at: int, room: int) -> Layout:
     body = at + MIN_MESSAGE - 3 + 12 * ((sys_flag >> 4 & 1) + (sys_flag >> 5 & 1))
     wide = magic == MAGIC_V2
     body_size = INT32.unpack_from(view, body - 4)[0] if body <= end else -1
-    topic = body + body_size + 1 + wide
-    if body_size < 0 or topic > end:
+    tail = end - body - body_size - 3 - wide
+    if body_size < 0 or not 0 <= tail <= MAX_TOPIC[magic] + MAX_PROPERTIES:
         raise FormatError(f"body size {body_size:,} does not fit a message of {size:,} bytes")
+    return Head(size, body, body_size, wide)
+
+
+def lay_out(view: Buffer, at: int, room: int) -> Layout:
+    """Follow the sizes of the message at ``at``, which has at most ``room`` bytes.
+
+    Raises:
+        FormatError: magic or sizes cannot be.
+    """
+    head = read_head(view, at, room)
+    size, body, wide = head.size, head.body, head.wide
+    end = at + size
+    topic = body + head.body_size + 1 + wide
     topic_size = INT16.unpack_from(view, topic - 2)[0] if wide else view[topic - 1]
     properties = topic + topic_size + 2
-    if not 0 <= topic_size <= MAX_TOPIC[magic] or properties > end:
+    if not 0 <= topic_size <= MAX_TOPIC[MAGIC_V2 if wide else MAGIC_V1] or properties > end:
         raise FormatError(f"topic size {topic_size} does not fit a message of {size:,} bytes")
     properties_size = INT16.unpack_from(view, properties - 2)[0]
     if properties_size < 0 or properties + properties_size != end:
         raise FormatError(f"properties size {properties_size} does not end where the message's {size:,} bytes do")
-    return Layout(body, body + body_size, topic, properties - 2, properties, end)
+    return Layout(body, body + head.body_size, topic, properties - 2, properties, end)
 
 
 def check_contents(view: Buffer, at: int, layout: Layout) -> None:

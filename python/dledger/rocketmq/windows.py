@@ -1,0 +1,200 @@
+"""A log file of any size through windows of a few MiB: the same batches and the same damage as of the whole file.
+
+What is held at once is one window, or one message where that is larger. A range of a file can be read by itself: each
+message belongs to the range in which it begins, so that ranges without gaps between them give everything once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from dledger.messages.entry import HEADER_SIZE
+from dledger.rocketmq.columns import EVERYTHING, ColumnBatch, Wanted, column_batches
+from dledger.rocketmq.entry_columns import EntryScanner, entry_batches
+from dledger.rocketmq.message import MAX_BODY
+from dledger.rocketmq.scan import Incomplete, Kind, Piece, Scanner, Unbounded
+
+__all__ = ["LOOKBACK", "WINDOW", "FileReader", "LogSpan", "Read"]
+
+Read = Callable[[int, int], bytes]
+"""``read(offset, length)``: exactly these bytes of the log."""
+WINDOW: Final = 16 << 20
+GLANCE: Final = 1 << 16
+"""Bytes that are read to see what stands at one place."""
+LOOKBACK: Final = MAX_BODY + (1 << 17)
+"""Where a range begins is found by walking from so far before it. Bytes in the middle of a body may look like a message
+that lies where it says: whoever sends it can make them so. From before the largest message that holds them they do not.
+"""
+OVERLAP: Final = 64
+"""Of two windows in a search: more than a mark and what stands around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """A file's place in the log."""
+
+    start: int
+    """Offset of its first byte, which is its name."""
+    data_end: int
+    """Offset behind its last byte."""
+    file_end: int
+    """Offset behind the last byte that it should have; blanks count to there."""
+    next_start: int | None = None
+    """Where the log goes on, in another file; None for the file that is being written."""
+
+
+class FileReader:
+    """Reads one log file."""
+
+    def __init__(
+        self,
+        read: Read,
+        span: LogSpan,
+        *,
+        entries: bool = False,
+        columns: tuple[str, ...] | None = None,
+        wanted: Wanted = EVERYTHING,
+        check: bool = True,
+        window: int = WINDOW,
+        lookback: int = LOOKBACK,
+        batch_bytes: int = WINDOW // 4,
+    ) -> None:
+        """Args:
+        entries: DLedger's entries with any body, as `entry_batches` gives them; otherwise messages, as
+            `column_batches` does, which says what the other arguments mean.
+        window: bytes that are read at once.
+        lookback: how far before a range its begin is looked for.
+        """
+        self._read = read
+        self._span = span
+        self._window = window
+        self._lookback = lookback
+        self._doubted = -1
+        places: dict[str, Any] = {"file_end": span.file_end, "data_end": span.data_end}
+        self._scanner: Callable[..., Scanner] = partial(EntryScanner if entries else Scanner, check=check, **places)
+        batches = entry_batches if entries else column_batches
+        self._walk: Callable[..., Iterator[ColumnBatch]] = partial(batches, columns=(), check=check, **places)
+        more: dict[str, Any] = {} if entries else {"wanted": wanted}
+        self._batches = partial(batches, columns=columns, check=check, batch_bytes=batch_bytes, **places, **more)
+
+    def batches(self, begin: int, stop: int) -> Iterator[ColumnBatch]:
+        """What belongs to the range [begin, stop) of the file: from the first sound piece in it, or from the file's
+        start, up to the first sound piece behind it. Damage goes with the sound piece before it.
+
+        A file behind which the log goes on must be closed by a blank; where it is not, the rest is damage. In the file
+        that is being written, damage is looked at twice: what is written meanwhile may come in another order than it is
+        read in.
+        """
+        at = self.border(begin, stop)
+        stop = min(stop, self._span.data_end)
+        while at is not None and at < self._span.data_end:
+            if at >= stop and self._is_sound(at):
+                return
+            for batch in self._batches_from(at, max(stop, at + 1), self._batches):
+                yield batch
+                if batch.end >= self._span.data_end:
+                    yield from self._unclosed(at if batch.kind is Kind.UNUSED else self._span.data_end, batch.kind)
+                at = batch.end
+
+    def border(self, begin: int, stop: int) -> int | None:
+        """Where the first sound piece of the range [begin, stop) begins, or the file, if that is in it; or None."""
+        span = self._span
+        if begin <= span.start:
+            return span.start if stop > span.start else None
+        at = max(span.start, begin - self._lookback)
+        if at > span.start:
+            found, _ = self._search(at, stop)
+            if found is None:
+                return None
+            at = found.start
+        for batch in self._batches_from(at, begin, self._walk):
+            at = batch.end
+        while at < min(stop, span.data_end) and not self._is_sound(at):
+            at = next(self._batches_from(at, at + 1, self._walk)).end
+        return at if at < min(stop, span.data_end) else None
+
+    def _is_sound(self, at: int) -> bool:
+        length = GLANCE
+        while True:
+            try:
+                return self._scanner(self._read(at, min(length, self._span.data_end - at)), at).is_sound(at)
+            except Incomplete as more:
+                length = more.end - at
+
+    def _unclosed(self, offset: int, kind: Kind | None) -> Iterator[ColumnBatch]:
+        goes_on = self._span.next_start
+        if goes_on is None or goes_on <= offset or kind in (Kind.BLANK, Kind.DLEDGER_BLANK):
+            return
+        reason = f"nothing is there, and the log goes on at {goes_on:,} in another file"
+        yield ColumnBatch(None, [Piece(Kind.DAMAGE, offset, goes_on, reason)], self._span.data_end, Kind.DAMAGE)
+
+    def _batches_from(
+        self, at: int, stop: int, batches: Callable[..., Iterator[ColumnBatch]]
+    ) -> Iterator[ColumnBatch]:
+        """What begins in [at, stop), where ``at`` is a border."""
+        stop, length = min(stop, self._span.data_end), self._window
+        while at < stop:
+            data = self._read(at, min(length, self._span.data_end - at))
+            length = self._window
+            try:
+                for batch in batches(data, at, stop=stop):
+                    if self._look_again(batch, at):
+                        break
+                    at = batch.end
+                    yield batch
+            except Incomplete as more:
+                length = max(length, more.end - at)
+            except Unbounded as begun:
+                batch = self._rest(begun)
+                if self._look_again(batch, at):
+                    continue
+                at = batch.end
+                yield batch
+
+    def _look_again(self, batch: ColumnBatch, at: int) -> bool:
+        """Whether this is damage in the file that is being written, seen for the first time."""
+        again = batch.kind is Kind.DAMAGE and self._span.next_start is None and self._doubted != at
+        if again:
+            self._doubted = at
+        return again
+
+    def _rest(self, begun: Unbounded) -> ColumnBatch:
+        """Zeros or damage that go on behind a window, with an end."""
+        found, written = self._search(begun.offset + 1)
+        end = self._span.data_end if found is None else found.start
+        reason = begun.reason
+        if not reason:
+            if found is None and written <= begun.offset:
+                return ColumnBatch(None, [], end, Kind.UNUSED)
+            reason = "00000000 00000000 begins neither message, entry nor blank"
+        if found is None:
+            end = max(written, begun.offset + 1)
+        return ColumnBatch(None, [Piece(Kind.DAMAGE, begun.offset, end, reason)], end, Kind.DAMAGE)
+
+    def _search(self, offset: int, stop: int | None = None) -> tuple[Piece | None, int]:
+        """The first sound piece at or behind an offset and before ``stop``, and where there is none the end of what is
+        not zero."""
+        span, at, length, written = self._span, offset, self._window, 0
+        stop = span.data_end if stop is None else min(stop, span.data_end)
+        while at < stop:
+            begin = max(span.start, at - HEADER_SIZE)
+            data = self._read(begin, min(length + HEADER_SIZE, span.data_end - begin))
+            end, length = begin + len(data), self._window
+            if np.frombuffer(data, np.uint8).any():
+                scanner = self._scanner(data, begin)
+                try:
+                    found = scanner.next_sound(at)
+                except Incomplete as more:
+                    at, length = more.offset, max(length, more.end - more.offset)
+                    continue
+                if found is not None:
+                    return found if found.start < stop else None, written
+                last = scanner.last_written(begin)
+                written = last if last > begin else written
+            at = end if end >= span.data_end else max(at + 1, end - OVERLAP)
+        return None, written

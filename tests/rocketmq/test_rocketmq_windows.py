@@ -1,0 +1,246 @@
+"""A file read through small windows, or in ranges, gives what it gives when it is read as a whole."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dledger.rocketmq.columns import Wanted, column_batches
+from dledger.rocketmq.entry_columns import EntryScanner, entry_batches
+from dledger.rocketmq.message import Message, encode_message
+from dledger.rocketmq.scan import Kind, Piece, scan
+from dledger.rocketmq.windows import FileReader, LogSpan
+
+Log = Callable[..., bytes]
+START = 4096
+SIZE = 4096
+WINDOWS = (64, 200, 517, 1 << 20)
+
+
+def of_file(data: bytes, *, begin: int = START, stop: int = 1 << 62, **how: Any) -> tuple[list[int], list[Piece]]:
+    """Places of the messages, and the damage, as a reader finds them."""
+
+    def read(offset: int, length: int) -> bytes:
+        assert offset >= START
+        part = data[offset - START : offset - START + length]
+        assert len(part) == length
+        return part
+
+    span = LogSpan(START, START + len(data), START + max(SIZE, len(data)))
+    name = "position" if how.get("entries") else "physical_offset"
+    rows: list[int] = []
+    damage: list[Piece] = []
+    for batch in FileReader(read, span, columns=(name,), **how).batches(begin, stop):
+        rows += batch.rows.column(0).to_pylist() if batch.rows else []
+        damage += batch.damage
+    return rows, damage
+
+
+def expected(data: bytes) -> tuple[list[int], list[Piece]]:
+    pieces = list(scan(data, START, file_end=START + max(SIZE, len(data))))
+    places = [p.message_offset for p in pieces if p.kind in (Kind.MESSAGE, Kind.ENTRY)]
+    return places, [p for p in pieces if p.kind is Kind.DAMAGE]
+
+
+@pytest.mark.parametrize("entries", [False, True])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_any_window_gives_the_messages_of_the_whole_file(
+    log: Log, some: list[Message], entries: bool, window: int
+) -> None:
+    data = log(some * 3, START, SIZE, entries=entries)
+    found = of_file(data, window=window)
+    assert found == expected(data)
+    assert len(found[0]) == 15
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(0, 255)), max_size=5),
+    hole=st.tuples(st.integers(0, SIZE - 1), st.integers(0, 900)),
+    cut=st.integers(0, SIZE),
+    window=st.sampled_from(WINDOWS),
+    entries=st.booleans(),
+)
+@example(changes=[], hole=(0, SIZE), cut=SIZE, window=64, entries=False)
+@example(changes=[(700, 1)], hole=(0, 0), cut=SIZE, window=64, entries=True)
+def test_any_window_finds_the_same_damage(
+    log: Log, some: list[Message], changes: list[tuple[int, int]], hole: tuple[int, int], cut: int, window: int,
+    entries: bool,
+) -> None:  # fmt: skip
+    data = bytearray(log(some * 2, START, SIZE, entries=entries))
+    for at, value in changes:
+        data[at] = value
+    data[hole[0] : hole[0] + hole[1]] = bytes(len(data[hole[0] : hole[0] + hole[1]]))
+    whole = bytes(data[:cut])
+    assert of_file(whole, window=window) == expected(whole)
+
+
+@given(
+    change=st.tuples(st.integers(0, 2500), st.integers(0, 255)),
+    cuts=st.lists(st.integers(START, START + SIZE), max_size=4),
+    lookback=st.sampled_from([0, 50, 700]),
+)
+def test_ranges_give_every_message_and_all_damage_once(
+    log: Log, some: list[Message], change: tuple[int, int], cuts: list[int], lookback: int
+) -> None:
+    data = bytearray(log(some * 2, START, SIZE))
+    data[change[0]] = change[1]
+    rows: list[int] = []
+    damage: list[Piece] = []
+    for begin, stop in itertools.pairwise([START, *sorted(cuts), START + SIZE]):
+        more_rows, more_damage = of_file(bytes(data), begin=begin, stop=stop, window=300, lookback=lookback)
+        rows, damage = rows + more_rows, damage + more_damage
+    assert (rows, damage) == expected(bytes(data))
+
+
+def test_a_range_that_begins_inside_of_a_body_does_not_take_what_was_forged_there_for_a_message(log: Log) -> None:
+    """A producer knows where its message will lie, and can put one into its body that lies where it says."""
+    first = Message("TopicA", b"x" * 300)
+    inner_at = START + len(encode_message(first)) + 88 + 20
+    forged = encode_message(Message("Secret", b"forged", physical_offset=inner_at))
+    outer = Message("TopicA", b"y" * 20 + forged + b"y" * 50)
+    data = log([first, outer, first], START, SIZE)
+    assert of_file(data, begin=inner_at - 5, lookback=0)[0][0] == inner_at  # so it would be
+    assert inner_at not in of_file(data, begin=inner_at - 5, lookback=1000)[0]
+    assert inner_at not in of_file(data, begin=inner_at - 5, lookback=150)[0]
+
+
+def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file(log: Log, some: list[Message]) -> None:
+    data = bytearray(log(some, START, 1 << 20))
+    struct.pack_into(">i", data, 0, 1 << 19)
+    most = 0
+
+    def read(offset: int, length: int) -> bytes:
+        nonlocal most
+        most = max(most, length)
+        return bytes(data[offset - START : offset - START + length])
+
+    span = LogSpan(START, START + len(data), START + len(data))
+    batches = list(FileReader(read, span, window=1024).batches(START, span.data_end))
+    assert sum(batch.rows.num_rows for batch in batches if batch.rows) == len(some) - 1
+    assert most <= 1024 + 4096
+
+
+def test_messages_of_other_topics_and_times_are_left_out_and_damage_is_not(log: Log, some: list[Message]) -> None:
+    data = bytearray(log(some, START, SIZE))
+    damaged = list(scan(data, START))[1]
+    data[damaged.start - START + 60] ^= 1  # TopicB, which is not asked for
+    data[damaged.start - START] ^= 1
+    stored = some[0].store_timestamp
+    for wanted, topics in (
+        (Wanted(topic=lambda name: name == "TopicA"), ["TopicA", "TopicA"]),
+        (Wanted(stored_from=stored), ["TopicA"]),
+        (Wanted(stored_from=stored + 1), []),
+        (Wanted(stored_before=stored), ["t" * 300, "größe", "TopicA"]),
+        (Wanted(stored_before=stored + 1, topic="TopicA".__eq__), ["TopicA", "TopicA"]),
+    ):
+        batches = list(column_batches(data, START, wanted=wanted, columns=["topic"]))
+        assert [row["topic"] for b in batches if b.rows for row in b.rows.to_pylist()] == topics
+        assert [d.start for b in batches for d in b.damage] == [damaged.start]
+
+
+def entry_log(bodies: list[bytes], size: int) -> bytes:
+    data = b""
+    for index, body in enumerate(bodies):
+        data += struct.pack(">iiqqqiIIi", 1, 48 + len(body), index, 3, START + len(data), 0, 0, 0, len(body)) + body
+    return (data + struct.pack(">ii", -1, size - len(data))).ljust(size, b"\0")
+
+
+@given(
+    bodies=st.lists(st.binary(max_size=60) | st.just(b"\0\0\0\1" * 9), max_size=8),
+    changes=st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), max_size=3),
+    cuts=st.lists(st.integers(START, START + SIZE), max_size=3),
+    window=st.sampled_from(WINDOWS),
+)
+def test_entries_with_any_bodies_are_the_same_through_any_window_and_in_any_ranges(
+    bodies: list[bytes], changes: list[tuple[int, int]], cuts: list[int], window: int
+) -> None:
+    data = bytearray(entry_log(bodies, SIZE))
+    for at, value in changes:
+        data[at] = value
+    batches = list(entry_batches(data, START))
+    places = [p for b in batches if b.rows for p in b.rows.column("position").to_pylist()]
+    damage = [d for b in batches for d in b.damage]
+    rows: list[int] = []
+    found: list[Piece] = []
+    for begin, stop in itertools.pairwise([START, *sorted(cuts), START + SIZE]):
+        more = of_file(bytes(data), begin=begin, stop=stop, window=window, entries=True)
+        rows, found = rows + more[0], found + more[1]
+    assert (rows, found) == (places, damage)
+    if not changes:
+        assert [b for batch in batches if batch.rows for b in batch.rows.column("body").to_pylist()] == bodies
+        assert not damage
+
+
+def test_entry_columns_are_the_header_and_the_body(log: Log) -> None:
+    data = struct.pack(">iiqqqiIIi", 2, 48, 7, 5, START, 9, 0xFFFF_FFFF, 0, 0).ljust(200, b"\0")
+    (batch, rest) = entry_batches(data, START)
+    assert batch.rows is not None
+    assert batch.rows.to_pylist() == [
+        {"entry_index": 7, "term": 5, "position": START, "size": 48, "magic": 2, "channel": 9,
+         "chain_crc": 0xFFFF_FFFF, "body_crc": 0, "body": b""}
+    ]  # fmt: skip
+    assert (rest.rows, rest.damage, rest.end) == (None, [], START + 200)
+
+
+def test_an_entry_whose_body_does_not_match_its_crc_is_damage_and_the_next_one_stands() -> None:
+    data = bytearray(entry_log([b"one", b"two"], 300))
+    struct.pack_into(">I", data, 40, 12345)
+    batches = list(entry_batches(data, START))
+    assert [p.reason for b in batches for p in b.damage] == ["entry 0: the body does not match the entry's CRC"]
+    assert [b.rows.column("body").to_pylist() for b in batches if b.rows] == [[b"two"]]
+
+
+def test_entries_are_found_from_any_byte() -> None:
+    data = entry_log([b"abc", b"\0\0\0\1" * 20, b""], 600)
+    starts = [START, START + 51, START + 51 + 128]
+    scanner = EntryScanner(data, START)
+    for offset in range(START, START + 51 + 128 + 1):
+        piece = scanner.next_sound(offset)
+        assert piece is not None
+        assert piece.start == next(s for s in starts if s >= offset)
+
+
+def test_a_file_that_no_blank_closes_is_damaged_at_its_end_when_the_log_goes_on_in_another(
+    log: Log, some: list[Message]
+) -> None:
+    whole = log(some, START, SIZE)
+    end = START + len(log(some, START))
+    for data, damage in (
+        (whole, []),
+        (whole[: end - START + 20], []),  # the zeros behind the blank need not be there
+        (whole[: end - START].ljust(SIZE, b"\0"), [(end, START + SIZE)]),
+        (whole[: end - START], [(end, START + SIZE)]),
+        (b"\0" * SIZE, [(START, START + SIZE)]),
+    ):
+        for cut in (START, START + 100, START + SIZE - 100):
+            found = []
+            for begin, stop in ((START, cut), (cut, START + SIZE)):
+                span = LogSpan(START, START + len(data), START + SIZE, START + SIZE)
+                reader = FileReader(lambda offset, n, d=data: d[offset - START : offset - START + n], span)
+                found += [d for batch in reader.batches(begin, stop) for d in batch.damage]
+            assert [(d.start, d.end) for d in found] == damage
+
+
+def test_damage_at_the_end_of_the_log_is_looked_at_twice(log: Log, some: list[Message]) -> None:
+    """Whoever reads while a broker writes can get the end of a message without its beginning."""
+    data = log(some, START)
+    torn = bytearray(data)
+    body = data.index(b"x" * 200)
+    torn[body : body + 50] = bytes(50)
+    reads = itertools.count()
+
+    def read(offset: int, length: int) -> bytes:
+        return bytes((torn if not next(reads) else data).ljust(SIZE, b"\0")[offset - START : offset - START + length])
+
+    open_file, closed = LogSpan(START, START + SIZE, START + SIZE), LogSpan(START, START + SIZE, START + SIZE, START)
+    batches = list(FileReader(read, open_file).batches(START, START + SIZE))
+    assert not [d for batch in batches for d in batch.damage]
+    assert sum(batch.rows.num_rows for batch in batches if batch.rows) == len(some)
+    reads = itertools.count()
+    assert [d for batch in FileReader(read, closed).batches(START, START + SIZE) for d in batch.damage]
