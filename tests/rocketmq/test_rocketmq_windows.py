@@ -19,12 +19,12 @@ from dledger.rocketmq.windows import FileReader, LogSpan
 
 Log = Callable[..., bytes]
 START = 4096
-SIZE = 4096
+SIZE = 4608
 WINDOWS = (64, 200, 517, 1 << 20)
 
 
 def of_file(data: bytes, *, begin: int = START, stop: int = 1 << 62, **how: Any) -> tuple[list[int], list[Piece]]:
-    """Places of the messages, and the damage, as a reader finds them."""
+    """Places of the messages, and the damage with what the end of the log has of it, as a reader finds them."""
 
     def read(offset: int, length: int) -> bytes:
         assert offset >= START
@@ -38,7 +38,7 @@ def of_file(data: bytes, *, begin: int = START, stop: int = 1 << 62, **how: Any)
     damage: list[Piece] = []
     for batch in FileReader(read, span, columns=(name,), **how).batches(begin, stop):
         rows += batch.rows.column(0).to_pylist() if batch.rows else []
-        damage += batch.damage
+        damage += batch.damage or filter(None, [batch.tail])
     return rows, damage
 
 

@@ -53,6 +53,8 @@ class ColumnBatch:
     """Offset in the log behind what this batch accounts for."""
     kind: Kind | None = None
     """What stands there where it is no rows."""
+    tail: Piece | None = None
+    """What would be damage, but for being the last thing in the log: a write that nobody finished, or one given up."""
 
 
 def column_batches(

@@ -82,17 +82,35 @@ class FileReader:
         more: dict[str, Any] = {} if entries else {"wanted": wanted}
         self._batches = partial(batches, columns=columns, check=check, batch_bytes=batch_bytes, **places, **more)
 
-    def batches(self, begin: int, stop: int) -> Iterator[ColumnBatch]:
+    def batches(self, begin: int, stop: int, *, exact: bool = False) -> Iterator[ColumnBatch]:
         """What belongs to the range [begin, stop) of the file: from the first sound piece in it, or from the file's
         start, up to the first sound piece behind it. Damage goes with the sound piece before it.
 
         A file behind which the log goes on must be closed by a blank; where it is not, the rest is damage. In the file
         that is being written, damage is looked at twice: what is written meanwhile may come in another order than it is
-        read in.
+        read in. What is left there with nothing sound behind it is no damage but a ``tail``: a crash leaves that, and a
+        broker that comes back writes over it.
+
+        Args:
+            exact: a piece is known to end at ``begin``, and whatever begins there belongs to the range.
         """
-        at = self.border(begin, stop)
+        at = begin if exact else self.border(begin, stop)
+        if at is None:
+            return
         stop = min(stop, self._span.data_end)
-        while at is not None and at < self._span.data_end:
+        held: list[ColumnBatch] = []
+        for batch in self._range(at, stop):
+            if batch.kind is Kind.DAMAGE and self._span.next_start is None:
+                held.append(batch)
+                continue
+            yield from map(_as_tail, held) if batch.kind is Kind.UNUSED else held
+            held = []
+            yield batch
+        is_last = held and held[-1].end >= self._span.data_end
+        yield from map(_as_tail, held) if is_last else held
+
+    def _range(self, at: int, stop: int) -> Iterator[ColumnBatch]:
+        while at < self._span.data_end:
             if at >= stop and self._is_sound(at):
                 return
             for batch in self._batches_from(at, max(stop, at + 1), self._batches):
@@ -198,3 +216,8 @@ class FileReader:
                 written = last if last > begin else written
             at = end if end >= span.data_end else max(at + 1, end - OVERLAP)
         return None, written
+
+
+def _as_tail(batch: ColumnBatch) -> ColumnBatch:
+    (piece,) = batch.damage
+    return ColumnBatch(None, [], batch.end, batch.kind, piece)
