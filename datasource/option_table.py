@@ -25,6 +25,12 @@ class Option:
 OPTIONS: Final = (
     Option("path", "", "all", "Directory of a group of nodes on this machine; `.load(path)` and `.save(path)` set it. "
            "A write makes the group where there is none; whoever comes first starts its nodes."),
+    Option("layout", "", BATCH, "Read a store from its files alone: `rocketmq`, a RocketMQ broker's; `dledger`, that "
+           "of a node of Java's DLedger. The path may be any fsspec URL; other options then mean what stands below."),
+    Option("storageOptions", "", BATCH, "Of `layout` at a URL: what fsspec's file system needs, as JSON: "
+           "`{\"anon\": true}`."),
+    Option("onDamage", "fail", BATCH, "Of `layout`: what to do about bytes that are no sound message. `fail`: an error "
+           "that says where; `skip`: go on behind them with a warning, which counts them."),
     Option("replicas", "3 for a new group", "all", "Nodes of the group of a path: 1, 3, 5 or 7."),
     Option("dledger.bootstrap.servers", "", "all", "`host:port,...` of a running group, in place of a path."),
     Option("bootstrap.servers", "", "all", "The same as `dledger.bootstrap.servers`."),
@@ -83,7 +89,7 @@ OPTIONS: Final = (
     Option("valueFormat", "", READ, "`json`: read typed topics as keys and values, like raw ones; the value is the row "
            "as JSON."),
     Option("metadata", "", BATCH, "Read what the log knows of itself in place of records: `topics`, `partitions`, "
-           "`groups`, `commits`, `nodes` or `entries`; see below."),
+           "`groups`, `commits`, `nodes` or `entries`; see below. With `layout`: `damage`."),
     Option("startingEntry", "the first kept", BATCH, "Of `metadata` commits and entries: from this entry of the log "
            "on; `-1000`: the last so many entries."),
     Option("createTopic", "true for a path, false for servers", WRITE, "Create a topic that is not there."),
@@ -113,6 +119,9 @@ OPTIONS: Final = (
 )  # fmt: skip
 """The whole table, in the order of the documentation."""
 
+STORE_TABLES: Final = ("damage",)
+"""What option ``metadata`` can name with option ``layout``."""
+
 TABLES: Final = ("topics", "partitions", "groups", "commits", "nodes", "entries")
 """What option ``metadata`` can name."""
 
@@ -132,4 +141,4 @@ MEANT: Final = {
 }
 """Options of Spark's Kafka connector, in lower case, whose purpose has another name here."""
 
-__all__ = ["BATCH", "MEANT", "OPTIONS", "READ", "STREAM", "TABLES", "WRITE", "Option"]
+__all__ = ["BATCH", "MEANT", "OPTIONS", "READ", "STORE_TABLES", "STREAM", "TABLES", "WRITE", "Option"]

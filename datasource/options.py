@@ -19,6 +19,7 @@ _BY_LOWER: Final = {o.name.lower(): o.name for o in OPTIONS if "*" not in o.name
 _ADDED_BY_SPARK: Final = {"checkpointlocation", "queryname", "provider", "owner", "outputmode", "is_managed_location"}
 _SIZE: Final = {"k": 1 << 10, "m": MIB, "g": MIB << 10, "b": 1}
 CREATE: Final = "createTopic."
+OF_STORES: Final = ("onDamage", "storageOptions")
 DEFAULT_BYTES: Final = MIB << 10
 """Of a micro-batch that nothing else limits: a query that starts far behind must not read all of it at once."""
 
@@ -103,8 +104,11 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         UnknownOption: there is no such option; the message has the nearest one.
         ConfigError: a value cannot be, two options contradict one another, or one is not for this use.
     """
-    values, loose = _sort(given)
-    _check_use(values, use)
+    values, loose = sort_options(given)
+    check_use(values, use)
+    for name in OF_STORES:
+        if name in values:
+            raise ConfigError(f"option {name!r} is for the files of a store: give the option 'layout' too")
     servers, settings = _servers(values), parse_settings(loose)
     _check_group(values, servers, settings)
     topic = values.get("topic", "").strip()
@@ -113,7 +117,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
     starting, ending = parse_bound(values, "starting"), parse_bound(values, "ending")
     return Options(
         path=_local_path(values.get("path", "")),
-        replicas=_limit(values, "replicas"),
+        replicas=size_or_number(values, "replicas"),
         bootstrap_servers=servers,
         peers=values.get("dledger.peers", ""),
         self_id=values.get("dledger.selfId", ""),
@@ -123,30 +127,30 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         starting=starting,
         ending=ending,
         group_id=_group_id(values, use, starting, ending),
-        hold_retention=_flag(values, "holdRetention", False) if "holdRetention" in values else None,
+        hold_retention=flag(values, "holdRetention", False) if "holdRetention" in values else None,
         limits=_limits(values),
-        min_partitions=_limit(values, "minPartitions") or 0,
-        max_task_records=_limit(values, "maxRecordsPerPartition"),
-        max_task_bytes=_limit(values, "maxBytesPerPartition"),
-        fail_on_data_loss=_flag(values, "failOnDataLoss", True),
-        restart_recreated=_word(values, "onTopicRecreate", ("fail", "restart")) == "restart",
+        min_partitions=size_or_number(values, "minPartitions") or 0,
+        max_task_records=size_or_number(values, "maxRecordsPerPartition"),
+        max_task_bytes=size_or_number(values, "maxBytesPerPartition"),
+        fail_on_data_loss=flag(values, "failOnDataLoss", True),
+        restart_recreated=word(values, "onTopicRecreate", ("fail", "restart")) == "restart",
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
-        include_headers=_flag(values, "includeHeaders", False),
-        include_metadata=_flag(values, "includeMetadata", False),
+        include_headers=flag(values, "includeHeaders", False),
+        include_metadata=flag(values, "includeMetadata", False),
         metadata=_metadata(values),
         starting_entry=_starting_entry(values),
         create_topic=_creates(values, not servers),
-        create_partitions=_limit(values, "createTopic.partitions"),
+        create_partitions=size_or_number(values, "createTopic.partitions"),
         create_settings={name: values[CREATE + name] for name in ("description",) if CREATE + name in values},
-        topic_type=_word(values, "topicType", ("", "raw", "typed")),
-        evolves=_word(values, "schemaEvolution", ("none", "add")) == "add",
+        topic_type=word(values, "topicType", ("", "raw", "typed")),
+        evolves=word(values, "schemaEvolution", ("none", "add")) == "add",
         key_column=values.get("keyColumn", "").strip(),
         time_column=values.get("timeColumn", "").strip(),
-        schema_version=_limit(values, "schemaVersion"),
+        schema_version=size_or_number(values, "schemaVersion"),
         as_json=_as_json(values),
-        partitioner=_word(values, "partitioner", ("murmur2", "roundRobin", "explicit")),
+        partitioner=word(values, "partitioner", ("murmur2", "roundRobin", "explicit")),
         exactly_once=_exactly_once(values),
-        compression=_word(values, "compression", ("none", "lz4", "zstd")),
+        compression=word(values, "compression", ("none", "lz4", "zstd")),
         txn_id=check_name("option 'txnId'", values["txnId"]) if values.get("txnId") else "",
         txn_timeout_ms=duration_ms("txnTimeout", values.get("txnTimeout", "1h")),
     )
@@ -184,7 +188,12 @@ def need_topics(options: Options) -> Selection:
     return options.selection
 
 
-def _check_use(values: Mapping[str, str], use: str) -> None:
+def check_use(values: Mapping[str, str], use: str) -> None:
+    """Refuse options that say nothing to this use.
+
+    Raises:
+        ConfigError: naming the first one.
+    """
     for name in values:
         where = _ROWS[name].where
         if use and where != "all" and use not in where.split(", "):
@@ -192,7 +201,12 @@ def _check_use(values: Mapping[str, str], use: str) -> None:
             raise ConfigError(f"option {name!r} is for {kinds} and says nothing to a {use}: leave it away here")
 
 
-def _sort(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def sort_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Options by the names of the table, and those of ``dledger.*``.
+
+    Raises:
+        UnknownOption: there is no such option; the message has the nearest one.
+    """
     values: dict[str, str] = {}
     loose: dict[str, str] = {}
     for name, text in given.items():
@@ -292,7 +306,7 @@ def _starting_entry(values: Mapping[str, str]) -> int:
 
 
 def _limits(values: Mapping[str, str]) -> Limits:
-    rows, least = _limit(values, "maxOffsetsPerTrigger"), _limit(values, "minOffsetsPerTrigger")
+    rows, least = size_or_number(values, "maxOffsetsPerTrigger"), size_or_number(values, "minOffsetsPerTrigger")
     if rows is not None and least is not None and least > rows:
         raise ConfigError(
             f"'minOffsetsPerTrigger' is {least}, above 'maxOffsetsPerTrigger', {rows}: no batch could be both"
@@ -302,11 +316,16 @@ def _limits(values: Mapping[str, str]) -> Limits:
     size = None if rows is not None else DEFAULT_BYTES
     if "maxBytesPerTrigger" in values:
         unlimited = values["maxBytesPerTrigger"].strip().lower() == "none"
-        size = None if unlimited else _limit(values, "maxBytesPerTrigger")
+        size = None if unlimited else size_or_number(values, "maxBytesPerTrigger")
     return Limits(rows, size, least or 0, duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m")))
 
 
-def _limit(values: Mapping[str, str], name: str) -> int | None:
+def size_or_number(values: Mapping[str, str], name: str) -> int | None:
+    """Such an option's value; ``64m`` where it counts bytes.
+
+    Raises:
+        ConfigError: it is no number.
+    """
     text = values.get(name)
     if text is None:
         return None
@@ -316,19 +335,20 @@ def _limit(values: Mapping[str, str], name: str) -> int | None:
     return whole_number(name, text)
 
 
-def _flag(values: Mapping[str, str], name: str, default: bool) -> bool:
+def flag(values: Mapping[str, str], name: str, default: bool) -> bool:
+    """Such an option's value."""
     return yes_or_no(name, values[name]) if name in values else default
 
 
 def _creates(values: Mapping[str, str], default: bool) -> bool:
-    creates = _flag(values, "createTopic", default)
+    creates = flag(values, "createTopic", default)
     if not creates and (settings := [name for name in values if name.startswith(CREATE)]):
         raise ConfigError(f"option {settings[0]!r} is for a topic that is created: set 'createTopic' to true")
     return creates
 
 
 def _exactly_once(values: Mapping[str, str]) -> bool:
-    once = _word(values, "deliveryGuarantee", ("exactly-once", "at-least-once")) == "exactly-once"
+    once = word(values, "deliveryGuarantee", ("exactly-once", "at-least-once")) == "exactly-once"
     if not once and (of_transactions := [name for name in ("txnId", "txnTimeout") if name in values]):
         raise ConfigError(
             f"option {of_transactions[0]!r} is for transactions, which 'deliveryGuarantee' at-least-once does without: "
@@ -338,7 +358,7 @@ def _exactly_once(values: Mapping[str, str]) -> bool:
 
 
 def _as_json(values: Mapping[str, str]) -> bool:
-    as_json = _word(values, "valueFormat", ("", "json")) == "json"
+    as_json = word(values, "valueFormat", ("", "json")) == "json"
     if as_json and "schemaVersion" in values:
         raise ConfigError(
             "option 'schemaVersion' says nothing to 'valueFormat' json, which shows each row as it was written: leave "
@@ -347,15 +367,28 @@ def _as_json(values: Mapping[str, str]) -> bool:
     return as_json
 
 
-def _word(values: Mapping[str, str], name: str, words: Sequence[str]) -> str:
+def word(values: Mapping[str, str], name: str, words: Sequence[str]) -> str:
     """One of ``words``, in any case; without the option the first."""
-    word = values.get(name, words[0]).strip().lower()
+    given = values.get(name, words[0]).strip().lower()
     for known in words:
-        if word == known.lower():
+        if given == known.lower():
             return known
     said = [known for known in words if known]
     choice = " or ".join(filter(None, (", ".join(said[:-1]), said[-1])))
     raise ConfigError(f"option {name!r} is {values[name]!r}: write {choice}")
 
 
-__all__ = ["DEFAULT_BYTES", "Limits", "Options", "need_group", "need_topics", "parse_options"]
+__all__ = [
+    "DEFAULT_BYTES",
+    "OF_STORES",
+    "Limits",
+    "Options",
+    "check_use",
+    "flag",
+    "need_group",
+    "need_topics",
+    "parse_options",
+    "size_or_number",
+    "sort_options",
+    "word",
+]

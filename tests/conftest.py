@@ -45,3 +45,16 @@ def make_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Call
 def group(make_group: Callable[[], Any]) -> Any:
     """One in-memory group."""
     return make_group()
+
+
+@pytest.fixture
+def stores() -> ModuleType:
+    """What makes RocketMQ's and DLedger's stores: tests/foreign/store_maker.py."""
+    name = "dledger_store_maker"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "foreign/store_maker.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]

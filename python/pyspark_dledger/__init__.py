@@ -28,6 +28,12 @@ class DefaultSource(DataSource):
         return "dledger"
 
     def schema(self) -> StructType:
+        from dledger.datasource.store_options import has_layout
+
+        if has_layout(self.options):
+            from dledger.datasource.store_schema import store_schema
+
+            return store_schema(self.options)
         from dledger.datasource.reading import schema_of_table
 
         return schema_of_table(self.options)
@@ -37,8 +43,13 @@ class DefaultSource(DataSource):
         from dledger.datasource.option_table import BATCH
         from dledger.datasource.reader import LogReader
         from dledger.datasource.sql import for_read
+        from dledger.datasource.store_options import has_layout
 
         options = for_read(self.options, schema, BATCH)
+        if has_layout(options):
+            from dledger.datasource.stores import StoreReader
+
+            return StoreReader(options, schema)
         return MetadataReader(options, schema) if "metadata" in options else LogReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

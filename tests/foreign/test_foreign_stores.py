@@ -20,7 +20,9 @@ def opened(url: Path | str, layout: str = "rocketmq", **options: Any) -> Store:
     return open_store(Storage.of(str(url), options), layout)
 
 
-def read(store: Store, most: int = 1 << 40, column: str = "body", **plan: Any) -> tuple[list[Any], list[tuple[int, int]]]:
+def read(
+    store: Store, most: int = 1 << 40, column: str = "body", **plan: Any
+) -> tuple[list[Any], list[tuple[int, int]]]:
     """A column of all rows, and all damage; every range travels as Spark would send it."""
     made = plan_store(store, **plan)
     rows: list[Any] = []
@@ -131,7 +133,7 @@ def test_what_is_no_store_says_what_to_name(tmp_path: Path, make: Any, message: 
 def test_two_logs_of_which_none_follows_the_other_are_refused(tmp_path: Path, stores: Any) -> None:
     stores.Log(tmp_path / "commitlog", 4096).append(stores.some(50))
     stores.Log(tmp_path / "dledger-n0" / "data", 4096, 4096, entries=True).append(stores.some(5))
-    with pytest.raises(PathError, match="none goes on where the other one ends.*/commitlog"):
+    with pytest.raises(PathError, match=r"none goes on where the other one ends.*/commitlog"):
         opened(tmp_path)
     assert len(read(opened(tmp_path / "commitlog"))[0]) == 50
 
@@ -146,7 +148,7 @@ def test_files_that_were_made_ahead_of_use_are_no_end_of_the_one_that_is_written
     assert read(store, 500) == ([m.body for m in stores.some(10)], [])
 
 
-def test_a_missing_file_a_cut_one_and_one_that_is_too_long_are_damage_with_its_place(tmp_path: Path, stores: Any) -> None:
+def test_a_missing_file_a_cut_one_and_one_that_is_too_long_are_damage(tmp_path: Path, stores: Any) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(120))
     assert log.end > 5 * 4096
@@ -240,9 +242,13 @@ def test_the_search_for_the_logs_end_begins_at_what_is_committed(
     log.commit(150)
     store = opened(tmp_path, "dledger")
     offsets: list[int] = []
-    monkeypatch.setattr(
-        Storage, "read_exactly", lambda self, path, start, offset, n: offsets.append(offset) or self.read(path, offset - start, n)
-    )
+    read_exactly = Storage.read_exactly
+
+    def noted(storage: Storage, path: str, start: int, offset: int, length: int) -> bytes:
+        offsets.append(offset)
+        return read_exactly(storage, path, start, offset, length)
+
+    monkeypatch.setattr(Storage, "read_exactly", noted)
     plan_store(store)
     assert min(offsets) == struct.unpack_from(">q", log.units[150], 4)[0]
     assert max(offsets) > min(offsets)

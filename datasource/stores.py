@@ -1,0 +1,184 @@
+"""Batch reads of the files of a RocketMQ store, or of a node of Java's DLedger: ``.option("layout", "rocketmq")``."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from dledger.datasource.option_table import BATCH
+from dledger.datasource.planning import LEAST_BYTES, MOST_BYTES, MOST_TASKS, TASKS_PER_CORE
+from dledger.datasource.store_options import LATEST, StoreOptions, parse_store_options
+from dledger.datasource.store_schema import columns_to_read
+from dledger.errors import CorruptEntry
+from dledger.foreign.forms import open_store
+from dledger.foreign.ranges import FileRange, cut, plan_store, read_range
+from dledger.foreign.storage import Storage
+from dledger.rocketmq.columns import ColumnBatch, Wanted
+from dledger.rocketmq.scan import Piece
+
+LOGGER: Final = logging.getLogger("dledger.spark")
+WAY_OUT: Final = (
+    "To read what is sound, set option 'onDamage' to skip; .option('metadata', 'damage') is a table of all such places"
+)
+
+
+@dataclass
+class StoreSlice(InputPartition):
+    """What one task reads, in plain values: it travels to an executor that knows nothing else."""
+
+    storage: Storage
+    layout: str
+    range: FileRange | None
+    """None: only ``faults``."""
+    columns: tuple[str, ...]
+    wanted: Wanted
+    fail_on_damage: bool
+    schema: StructType
+    """Of the rows."""
+    faults: tuple[Piece, ...] = field(default=())
+    """What is wrong between files, for the table of damage."""
+    table: str = ""
+
+
+class StoreReader(DataSourceReader):
+    """Reads a store's files. What a broker writes meanwhile is read where a task comes by it."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.options = parse_store_options(options, BATCH)
+        self.columns = columns_to_read(self.options, schema)
+        self.schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Find the files, and cut them into tasks."""
+        options = self.options
+        store = open_store(options.storage, options.layout)
+        stop = None if options.stop == LATEST else options.stop
+        plan = plan_store(store, max(0, options.begin), stop, options.wanted)
+        slices = store_slices(store.storage, options, plan.ranges, self.columns, self.schema)
+        if options.table and plan.faults:
+            slices.append(_slice(store.storage, options, None, (), self.schema, plan.faults))
+        elif plan.faults:
+            Damage(store.storage.url, options.fail_on_damage).take_all(plan.faults)
+        return slices
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_store_slice(partition)
+
+
+def store_slices(
+    storage: Storage,
+    options: StoreOptions,
+    ranges: Sequence[FileRange],
+    columns: tuple[str, ...],
+    schema: StructType,
+) -> list[InputPartition]:
+    """The tasks that read these ranges."""
+    total = sum(one.bytes for one in ranges)
+    most = min(max(total // (TASKS_PER_CORE * (os.cpu_count() or 2)), LEAST_BYTES), MOST_BYTES)
+    if options.max_task_bytes is not None:
+        most = min(most, options.max_task_bytes)
+    if options.min_partitions:
+        most = min(most, -(-total // options.min_partitions) or 1)
+    if options.max_task_bytes is None:
+        most = max(most, total // max(MOST_TASKS, options.min_partitions))
+    parts = cut(ranges, max(1, most))
+    return [_slice(storage, options, one, columns, schema) for one in parts]
+
+
+def _slice(
+    storage: Storage,
+    options: StoreOptions,
+    one: FileRange | None,
+    columns: tuple[str, ...],
+    schema: StructType,
+    faults: tuple[Piece, ...] = (),
+) -> StoreSlice:
+    return StoreSlice(
+        storage, options.layout, one, columns, options.wanted, options.fail_on_damage, schema, faults, options.table
+    )
+
+
+def read_store_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice, in the executor. Spark passes a bare InputPartition when there is nothing to read.
+
+    Raises:
+        CorruptEntry: there is damage, and that is an error.
+        PathError: the file is gone, or cannot be read.
+    """
+    if not isinstance(given, StoreSlice):
+        return
+    schema = to_arrow_schema(given.schema, timezone="UTC")
+    if given.table:
+        yield pa.RecordBatch.from_pylist(_damage_rows(given), schema=schema)
+        return
+    assert given.range is not None
+    damage = Damage(given.storage.join(given.range.path), given.fail_on_damage)
+    for batch in read_range(given.storage, given.layout, given.range, given.columns, given.wanted):
+        if batch.rows is not None and batch.rows.num_rows:
+            yield pa.RecordBatch.from_arrays(batch.rows.columns, schema=schema)
+        damage.take(batch)
+    damage.tell()
+
+
+def _damage_rows(given: StoreSlice) -> list[dict[str, Any]]:
+    found = [("damage", piece) for piece in given.faults]
+    path = given.storage.url if given.range is None else given.storage.join(given.range.path)
+    if given.range is not None:
+        names = () if given.layout == "dledger" else ("body",)  # what does not unpack is found when it is taken out
+        for batch in read_range(given.storage, given.layout, given.range, names):
+            found += [("damage", piece) for piece in batch.damage]
+            found += [("tail", batch.tail)] if batch.tail is not None else []
+    return [
+        {"file": path, "start": p.start, "end": p.end, "bytes": p.end - p.start, "kind": kind, "reason": p.reason}
+        for kind, p in found
+    ]
+
+
+class Damage:
+    """What becomes of damage: an error, or a warning in the end that counts it."""
+
+    def __init__(self, path: str, fail: bool) -> None:
+        self._path = path
+        self._fail = fail
+        self._found: list[Piece] = []
+
+    def take(self, batch: ColumnBatch) -> None:
+        """What was found in a batch; raises as `take_all`."""
+        if batch.tail is not None:
+            LOGGER.warning(
+                "%s: %s at the log's end are no message and are left out: a write that was not finished, or one that "
+                "was given up (%s)", self._path, _place(batch.tail), batch.tail.reason,
+            )  # fmt: skip
+        self.take_all(batch.damage)
+
+    def take_all(self, pieces: Sequence[Piece]) -> None:
+        """Raises:
+        CorruptEntry: when it is an error.
+        """
+        if pieces and self._fail:
+            raise CorruptEntry(f"{self._path}: {_place(pieces[0])} are damaged: {pieces[0].reason}. {WAY_OUT}")
+        self._found += pieces
+
+    def tell(self) -> None:
+        """Warn of what was left out."""
+        if self._found:
+            size = sum(piece.end - piece.start for piece in self._found)
+            LOGGER.warning(
+                "%s: %d places with %d bytes are damaged and are left out because 'onDamage' is skip: %s",
+                self._path, len(self._found), size, "; ".join(f"{_place(p)}: {p.reason}" for p in self._found[:20]),
+            )  # fmt: skip
+
+
+def _place(piece: Piece) -> str:
+    return f"bytes {piece.start} to {piece.end} of the log"
+
+
+__all__ = ["Damage", "StoreReader", "StoreSlice", "read_store_slice", "store_slices"]

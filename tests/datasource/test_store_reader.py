@@ -1,0 +1,239 @@
+"""Batch reads of RocketMQ's and DLedger's files, without a JVM."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import pickle
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from dledger.datasource.store_options import USED, parse_store_options
+from dledger.datasource.store_schema import store_schema
+from dledger.datasource.stores import StoreReader
+from dledger.errors import ConfigError, CorruptEntry, PathError, UnknownOption
+from pyspark_dledger import DefaultSource
+
+
+def read(path: Path, schema: StructType | None = None, /, **options: str) -> list[dict[str, Any]]:
+    """What Spark gets, with every hop pickled."""
+    given = {"path": str(path), "layout": "rocketmq", **options}
+    schema = schema or store_schema(given)
+    reader = StoreReader(given, schema)
+    executor = pickle.loads(pickle.dumps(reader))
+    slices = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
+    batches = [batch for one in slices for batch in executor.read(one)]
+    assert all(batch.schema == to_arrow_schema(schema, timezone="UTC") for batch in batches)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_a_store_is_a_table_with_a_column_for_every_field(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    rows = read(tmp_path)
+    assert len(rows) == 100
+    first, last = rows[0], rows[-1]
+    time = datetime.fromtimestamp(stores.FIRST / 1000, UTC)
+    assert {name: first[name] for name in ("topic", "queueId", "queueOffset", "physicalOffset", "keys", "tags")} == {
+        "topic": "orders", "queueId": 0, "queueOffset": 0, "physicalOffset": 0, "keys": "k0", "tags": "t0",
+    }  # fmt: skip
+    assert (first["storeTimestamp"], first["storeHost"], first["transaction"]) == (time, "10.1.2.3:10911", "none")
+    assert dict(first["properties"]) == {"KEYS": "k0", "TAGS": "t0"}
+    assert first["body"] == b"000000".ljust(100, b".")
+    assert (first["entryIndex"], last["entryIndex"], last["entryTerm"]) == (None, 59, 3)
+
+
+def test_a_read_is_cut_into_as_many_tasks_as_asked_for_and_gives_the_same(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    given = {"path": str(tmp_path), "layout": "rocketmq"}
+    schema = store_schema(given)
+    assert len(StoreReader({**given, "minPartitions": "9"}, schema).partitions()) >= 9
+    slices = StoreReader({**given, "maxBytesPerPartition": "1000"}, schema).partitions()
+    assert all(one.range.bytes <= 1000 for one in slices)
+    assert read(tmp_path, minPartitions="9") == read(tmp_path) == read(tmp_path, maxBytesPerPartition="1000")
+
+
+def test_topics_and_times_are_chosen_by_options(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    rows = read(tmp_path)
+    assert read(tmp_path, subscribe="orders") == [row for row in rows if row["topic"] == "orders"]
+    assert read(tmp_path, subscribePattern="pay.*", minPartitions="5") == [r for r in rows if r["topic"] == "payments"]
+    assert read(tmp_path, subscribe="%RETRY%nobody") == []
+    first, last = stores.FIRST + 10_000, stores.FIRST + 20_000
+    chosen = read(tmp_path, startingTimestamp=str(first), endingTimestamp=str(last))
+    assert chosen == rows[10:20]
+    assert read(tmp_path, startingOffsets=str(rows[90]["physicalOffset"] - 48)) == rows[90:]
+    assert read(tmp_path, endingOffsets=str(rows[7]["physicalOffset"])) == rows[:7]
+
+
+def test_columns_are_chosen_by_a_schema(tmp_path: Path, stores: Any) -> None:
+    """Spark tells a Python source nothing of which columns it needs."""
+    stores.upgraded(tmp_path)
+    schema = StructType([StructField("body", BinaryType()), StructField("TOPIC", StringType())])
+    rows = read(tmp_path, schema)
+    assert [set(row) for row in rows] == [{"body", "TOPIC"}] * 100
+    with pytest.raises(ConfigError, match=r"no column 'queue'.*did you mean 'queueId'"):
+        read(tmp_path, StructType([StructField("queue", StringType())]))
+    with pytest.raises(ConfigError, match="column 'body' is binary, not int"):
+        read(tmp_path, StructType([StructField("body", IntegerType())]))
+
+
+def test_entries_of_a_dledger_node_are_a_table(stores: Any) -> None:
+    rows = read(stores.GOLDEN / "dledger_clean_n0", layout="dledger")
+    assert [row["entryIndex"] for row in rows] == list(range(6))
+    assert all(row["size"] == 48 + len(row["body"]) and row["magic"] == 1 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("header", "options"),
+    [("rocketmq", {}), ("dledger", {"layout": "dledger"}), ("damage", {"metadata": "damage"})],
+)
+def test_the_columns_are_those_that_are_documented(header: str, options: dict[str, str]) -> None:
+    schema = store_schema({"path": "/data/store", "layout": "rocketmq", **options})
+    text = (Path(__file__).resolve().parents[2] / "docs" / "options.md").read_text()
+    rest = text.split(f"\n| `{header}` column | meaning |\n")[1]
+    lines = itertools.takewhile(lambda line: line.startswith("|"), rest.splitlines()[1:])
+    documented = [line.split(" | ")[0].removeprefix("| ").replace("`", "") for line in lines]
+    assert documented == [f"{field.name} {field.dataType.simpleString()}" for field in schema]
+
+
+def damaged(root: Path, stores: Any) -> tuple[Path, list[int]]:
+    log = stores.Log(root / "commitlog", 4096)
+    places = log.append(stores.some(60))
+    for n in (5, 40):
+        with log.path(places[n]).open("r+b") as file:
+            file.seek(places[n] % 4096 + 100)
+            file.write(b"!")
+    return log.path(0), places
+
+
+def test_damage_is_an_error_that_says_where_or_is_left_out_with_a_count(
+    tmp_path: Path, stores: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, places = damaged(tmp_path, stores)
+    with pytest.raises(CorruptEntry) as caught:
+        read(tmp_path)
+    assert f"{path}: bytes {places[5]} to {places[6]} of the log are damaged: the body's CRC is" in str(caught.value)
+    assert "'onDamage' to skip" in str(caught.value)
+    with caplog.at_level(logging.WARNING, "dledger.spark"):
+        rows = read(tmp_path, onDamage="skip")
+    assert [row["physicalOffset"] for row in rows] == [p for n, p in enumerate(places) if n not in (5, 40)]
+    assert "1 places with" in caplog.text
+    assert f"bytes {places[40]} to {places[41]} of the log" in caplog.text
+
+
+@pytest.mark.parametrize("tasks", ["1", "7"])
+def test_all_damage_is_a_table(tmp_path: Path, stores: Any, tasks: str) -> None:
+    path, places = damaged(tmp_path, stores)
+    (tmp_path / "commitlog" / f"{4096:020d}").rename(tmp_path / "elsewhere")
+    rows = read(tmp_path, metadata="damage", minPartitions=tasks)
+    assert {(row["file"], row["start"], row["end"], row["kind"]) for row in rows} >= {
+        (str(path), places[5], places[6], "damage"),
+        (str(tmp_path), 4096, 8192, "damage"),
+    }
+    assert all(row["bytes"] == row["end"] - row["start"] and row["reason"] for row in rows)
+    with pytest.raises(CorruptEntry, match="no file has these bytes"):
+        read(tmp_path)
+
+
+def test_a_body_that_does_not_unpack_is_damage_and_its_message_is_shown_without_it(tmp_path: Path, stores: Any) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    messages = stores.some(3)
+    object.__setattr__(messages[1], "sys_flag", 1)
+    log.append(messages)
+    with pytest.raises(CorruptEntry, match="does not unpack"):
+        read(tmp_path)
+    rows = read(tmp_path, onDamage="skip")
+    assert [row["body"] is None for row in rows] == [False, True, False]
+    assert len(read(tmp_path, metadata="damage")) == 1
+
+
+def test_an_unfinished_message_at_the_end_is_told_and_is_no_error(
+    tmp_path: Path, stores: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    places = log.append(stores.some(10))
+    with log.path(0).open("r+b") as file:
+        file.seek(places[-1] + 60)
+        file.write(bytes(300))
+    assert len(read(tmp_path)) == 9
+    assert f"bytes {places[-1]} to" in caplog.text
+    assert [row["kind"] for row in read(tmp_path, metadata="damage")] == ["tail"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"layout": "kafka"}, ConfigError, "write rocketmq or dledger"),
+        ({"onDamge": "skip"}, UnknownOption, "did you mean 'onDamage'"),
+        ({"onDamage": "ignore"}, ConfigError, "write fail or skip"),
+        ({"groupId": "g"}, ConfigError, "'groupId' says nothing to a read of files with 'layout' rocketmq"),
+        ({"maxRecordsPerPartition": "5"}, ConfigError, "give 'maxBytesPerPartition'"),
+        ({"dledger.request.timeout.ms": "5"}, ConfigError, "says nothing to a read of files"),
+        ({"maxBytesPerTrigger": "5m"}, ConfigError, "is for a stream read"),
+        ({"startingOffsets": "latest"}, ConfigError, "would read nothing"),
+        ({"startingOffsets": "-100"}, ConfigError, "a place in the log in bytes"),
+        ({"subscribe": "a", "subscribePattern": "b"}, ConfigError, "both say what to read"),
+        ({"layout": "dledger", "subscribe": "a"}, ConfigError, "neither topic nor time"),
+        ({"storageOptions": '{"a": 1}'}, ConfigError, "local path"),
+        ({"storageOptions": "secret"}, ConfigError, "is no JSON object"),
+        ({"metadata": "topics"}, ConfigError, "with 'layout' there is damage"),
+        ({"metadata": "damage", "subscribe": "a"}, ConfigError, "says nothing to the table"),
+        ({"path": ""}, ConfigError, "which store"),
+        ({"path": "/nowhere/store"}, PathError, "does not exist"),
+    ],
+)  # fmt: skip
+def test_a_read_that_cannot_be_is_refused(
+    tmp_path: Path, stores: Any, options: dict[str, str], error: type[Exception], message: str
+) -> None:
+    stores.upgraded(tmp_path)
+    with pytest.raises(error, match=message) as caught:
+        read(tmp_path, **options)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(set(USED) - {"layout", "topic"}))
+def test_every_option_of_such_a_read_changes_what_the_parser_gives(name: str) -> None:
+    """No option is documented and not read."""
+    sample = {
+        "path": "s3://b/other", "storageOptions": '{"anon": true}', "onDamage": "skip", "startingOffsets": "5",
+        "endingOffsets": "9", "minPartitions": "3", "maxBytesPerPartition": "1m", "maxBytesPerTrigger": "1m",
+        "failOnDataLoss": "false", "fetch.maxWaitMs": "9", "metadata": "damage", "startingTimestamp": "5",
+        "endingTimestamp": "9",
+    }.get(name, "x")  # fmt: skip
+    given = {"path": "s3://b/store", "layout": "rocketmq"}
+    assert parse_store_options({**given, name: sample}) != parse_store_options(given)
+
+
+def test_a_read_of_nothing_has_no_rows(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    assert read(tmp_path, startingOffsets="99999999") == []
+    given = {"path": str(tmp_path), "layout": "rocketmq"}
+    assert list(StoreReader(given, store_schema(given)).read(InputPartition(None))) == []
+
+
+def test_the_format_finds_the_reader_by_the_layout(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    source = DefaultSource({"path": str(tmp_path), "layout": "rocketmq"})
+    reader = source.reader(schema=source.schema())
+    assert sum(b.num_rows for one in reader.partitions() for b in reader.read(one)) == 100
+    with pytest.raises(ConfigError, match=r"'layout' is for .* and says nothing to a write"):
+        DefaultSource({"path": str(tmp_path), "layout": "rocketmq"}).writer(schema=source.schema(), overwrite=False)
+    with pytest.raises(ConfigError, match="give the option 'layout' too"):
+        DefaultSource({"path": str(tmp_path), "onDamage": "skip"}).schema()
+
+
+def test_a_sql_table_of_a_store_keeps_its_options(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    said = {"path": str(tmp_path), "layout": "rocketmq", "subscribe": "orders"}
+    created = {"provider": "dledger", **said, **{f"option.{name}": text for name, text in said.items()}}
+    schema = DefaultSource(created).schema()
+    reader = DefaultSource({}).reader(schema=schema)
+    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
+    assert pa.Table.from_batches(batches).column("topic").unique().to_pylist() == ["orders"]
