@@ -25,11 +25,11 @@ class Option:
 OPTIONS: Final = (
     Option("path", "", "all", "Directory of a group of nodes on this machine; `.load(path)` and `.save(path)` set it. "
            "A write makes the group where there is none; whoever comes first starts its nodes."),
-    Option("layout", "", BATCH, "Read a store from its files alone: `rocketmq`, a RocketMQ broker's; `dledger`, that "
+    Option("layout", "", READ, "Read a store from its files alone: `rocketmq`, a RocketMQ broker's; `dledger`, that "
            "of a node of Java's DLedger. The path may be any fsspec URL; other options then mean what stands below."),
-    Option("storageOptions", "", BATCH, "Of `layout` at a URL: what fsspec's file system needs, as JSON: "
+    Option("storageOptions", "", READ, "Of `layout` at a URL: what fsspec's file system needs, as JSON: "
            "`{\"anon\": true}`."),
-    Option("onDamage", "fail", BATCH, "Of `layout`: what to do about bytes that are no sound message. `fail`: an error "
+    Option("onDamage", "fail", READ, "Of `layout`: what to do about bytes that are no sound message. `fail`: an error "
            "that says where; `skip`: go on behind them with a warning, which counts them."),
     Option("replicas", "3 for a new group", "all", "Nodes of the group of a path: 1, 3, 5 or 7."),
     Option("dledger.bootstrap.servers", "", "all", "`host:port,...` of a running group, in place of a path."),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dledger.config import nearest
 from dledger.datasource.bounds import time_us
-from dledger.datasource.option_table import STORE_TABLES, STREAM
+from dledger.datasource.option_table import BATCH, STORE_TABLES, STREAM
 from dledger.datasource.options import DEFAULT_BYTES, check_use, flag, size_or_number, sort_options, word
 from dledger.datasource.patterns import java_pattern
 from dledger.datasource.selection import Selection
@@ -142,7 +142,7 @@ def _place(values: Mapping[str, str], option: str, use: str) -> int | None:
     text = values[option].strip().lower()
     words = {"endingOffsets": {"latest": LATEST}, "startingOffsets": {"earliest": EARLIEST, "latest": LATEST}}[option]
     if text in words:
-        if words[text] == LATEST and option == "startingOffsets" and use != STREAM:
+        if words[text] == LATEST and option == "startingOffsets" and use == BATCH:
             raise ConfigError("'startingOffsets' latest would read nothing in a batch: write earliest or a place")
         return words[text]
     if not text.isdecimal():

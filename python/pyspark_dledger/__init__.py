@@ -60,9 +60,16 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from dledger.datasource.option_table import STREAM
         from dledger.datasource.sql import for_read
+        from dledger.datasource.store_options import has_layout
+
+        options = for_read(self.options, schema, STREAM)
+        if has_layout(options):
+            from dledger.streaming.stores import StoreStreamReader
+
+            return StoreStreamReader(options, schema)
         from dledger.streaming.reader import LogStreamReader
 
-        return LogStreamReader(for_read(self.options, schema, STREAM), schema)
+        return LogStreamReader(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from dledger.streaming.writer import LogStreamWriter

@@ -22,7 +22,7 @@ from dledger.messages.entry import HEADER, HEADER_SIZE
 from dledger.rocketmq.columns import ColumnBatch
 from dledger.rocketmq.windows import FileReader
 
-__all__ = ["committed_end", "ledger_end"]
+__all__ = ["committed_end", "committed_index", "ledger_end"]
 
 UNIT: Final = struct.Struct(">iqiqq")
 """Of the index: magic, pos, size, index, term."""
@@ -33,13 +33,19 @@ TEXT_LIMIT: Final = 4096
 
 def committed_end(storage: Storage, form: Form) -> int | None:
     """Offset behind the last entry that DLedger's checkpoint says is committed; None where nobody says it."""
-    index = _committed_index(storage, form)
-    return _end_of(storage, form, index) if index is not None else None
+    index = committed_index(storage, form)
+    if index is None:
+        return None
+    return form.begin if index < 0 else _end_of(storage, form, index)
 
 
-def ledger_end(storage: Storage, form: Form) -> int:
-    """Where the log ends before the first entry that was given up; without one, where the files end."""
-    at = committed_end(storage, form)
+def ledger_end(storage: Storage, form: Form, begin: int | None = None) -> int:
+    """Where the log ends before the first entry that was given up; without one, where the files end.
+
+    Args:
+        begin: an entry's place from which on to look, in place of what is committed.
+    """
+    at = committed_end(storage, form) if begin is None else begin
     if at is None:
         at = form.files[max(0, len(form.files) - FILES_BACK)].span.start
     chain = _Chain()
@@ -84,7 +90,8 @@ class _Chain:
         return True
 
 
-def _committed_index(storage: Storage, form: Form) -> int | None:
+def committed_index(storage: Storage, form: Form) -> int | None:
+    """What DLedger's checkpoint says, -1 for nothing yet; None where there is no checkpoint, as in DLedger 0.4.0."""
     if form.base is None:
         return None
     path = f"{form.base}/checkpoint".lstrip("/")
@@ -93,7 +100,7 @@ def _committed_index(storage: Storage, form: Form) -> int | None:
         return None
     for line in storage.read(path, 0, TEXT_LIMIT).decode("ascii", "replace").splitlines():
         name, _, value = line.partition("=")
-        if name.strip() == "committedIndex" and value.strip().isdecimal():
+        if name.strip() == "committedIndex" and value.strip().removeprefix("-").isdecimal():
             return int(value)
     return None
 

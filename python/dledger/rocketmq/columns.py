@@ -51,6 +51,10 @@ class ColumnBatch:
     damage: list[Piece] = field(default_factory=list)
     end: int = 0
     """Offset in the log behind what this batch accounts for."""
+    last: int = -1
+    """Of rows: where the last message, or entry without one, begins that was looked at, wanted or not."""
+    has_last: bool = True
+    """Whether it is the last row."""
     kind: Kind | None = None
     """What stands there where it is no rows."""
     tail: Piece | None = None
@@ -123,7 +127,7 @@ class Batches:
                 assert piece.kind not in (Kind.MESSAGE, Kind.ENTRY), f"overlooked: {piece}"
                 damaged = piece.kind is Kind.DAMAGE
                 self._most = 16 if damaged else self._most
-                batch = ColumnBatch(None, [piece] if damaged else [], piece.end, piece.kind)
+                batch = ColumnBatch(None, [piece] if damaged else [], piece.end, kind=piece.kind)
             at = batch.end - self._start
             yield batch
 
@@ -238,13 +242,15 @@ class _Messages(Batches):
 
     def _batch(self, rows: Rows, entries: bool, end: int) -> ColumnBatch:
         damage: list[Piece] = []
+        last = int(rows.at[-1])
         rows = self._chosen(rows)
         if not len(rows.at):
-            return ColumnBatch(None, damage, end)
+            return ColumnBatch(None, damage, end, self._start + last, has_last=False)
         taken = MessageColumns(rows, entries, self._start, pa.py_buffer(self._view), damage)
         arrays = [taken.column(name) for name in self._names]
         schema = pa.schema([SCHEMA.field(name) for name in self._names])
-        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), damage, end)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return ColumnBatch(batch, damage, end, self._start + last, has_last=bool(rows.at[-1] == last))
 
 
 def first_false(values: npt.NDArray[np.bool_]) -> int:

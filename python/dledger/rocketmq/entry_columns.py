@@ -126,7 +126,8 @@ class _Entries(Batches):
             return None
         schema = pa.schema([ENTRY_SCHEMA.field(name) for name in self._names])
         rows = pa.RecordBatch.from_arrays([self._column(name, places) for name in self._names], schema=schema)
-        return ColumnBatch(rows, [], self._start + int(places[-1] + self._fields.int32(places[-1:] + 4)[0]))
+        last = self._start + int(places[-1])
+        return ColumnBatch(rows, [], last + int(self._fields.int32(places[-1:] + 4)[0]), last)
 
     def _first_bad_crc(self, places: npt.NDArray[np.int64]) -> int:
         """Number of the first entry whose body does not match its CRC, or how many there are."""

@@ -6,8 +6,8 @@ message belongs to the range in which it begins, so that ranges without gaps bet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import numpy as np
 from dledger.messages.entry import HEADER_SIZE
 from dledger.rocketmq.columns import EVERYTHING, ColumnBatch, Wanted, column_batches
 from dledger.rocketmq.entry_columns import EntryScanner, entry_batches
-from dledger.rocketmq.message import MAX_BODY
+from dledger.rocketmq.message import MAX_BODY, lay_out
 from dledger.rocketmq.scan import Incomplete, Kind, Piece, Scanner, Unbounded
 
 __all__ = ["LOOKBACK", "WINDOW", "FileReader", "LogSpan", "Read"]
@@ -72,6 +72,7 @@ class FileReader:
         """
         self._read = read
         self._span = span
+        self._entries = entries
         self._window = window
         self._lookback = lookback
         self._doubted = -1
@@ -97,17 +98,49 @@ class FileReader:
         at = begin if exact else self.border(begin, stop)
         if at is None:
             return
-        stop = min(stop, self._span.data_end)
+        batches = self._range(at, min(stop, self._span.data_end))
+        yield from batches if self._span.next_start is not None else self._up_to_the_end(batches)
+
+    def _up_to_the_end(self, batches: Iterator[ColumnBatch]) -> Iterator[ColumnBatch]:
+        """Of the file that is being written: what is last in the log is known only by what follows it."""
         held: list[ColumnBatch] = []
-        for batch in self._range(at, stop):
-            if batch.kind is Kind.DAMAGE and self._span.next_start is None:
+        for batch in batches:
+            if batch.kind is Kind.UNUSED:
+                yield from self._last(held)
+            elif batch.kind is not Kind.DAMAGE:
+                yield from held
+            else:
                 held.append(batch)
                 continue
-            yield from map(_as_tail, held) if batch.kind is Kind.UNUSED else held
-            held = []
-            yield batch
-        is_last = held and held[-1].end >= self._span.data_end
-        yield from map(_as_tail, held) if is_last else held
+            held = [batch]
+        yield from self._last(held) if held and held[-1].end >= self._span.data_end else held
+
+    def _last(self, held: Sequence[ColumnBatch]) -> Iterator[ColumnBatch]:
+        """These batches, as the last ones of the log: damage is no damage, and half a message is none."""
+        for batch in held:
+            if batch.kind is Kind.DAMAGE:
+                (piece,) = batch.damage
+                yield ColumnBatch(None, [], batch.end, kind=batch.kind, tail=piece)
+            elif batch.kind is None and batch is held[-1] and not self._entries and not self._is_whole(batch):
+                tail = Piece(Kind.DAMAGE, batch.last, batch.end, "a message without the end of its properties")
+                rows = batch.rows.slice(0, batch.rows.num_rows - 1) if batch.rows and batch.has_last else batch.rows
+                yield replace(batch, rows=rows, tail=tail)
+            else:
+                yield batch
+
+    def _is_whole(self, batch: ColumnBatch) -> bool:
+        """Whether the log's last message, or entry, has been written to its end.
+
+        It is read once more: what is written while it is read can come in another order. What ends with zeros may go
+        on: no checksum covers what stands behind a message's body, but topic and properties have no zeros in them.
+        """
+        data = self._read(batch.last, batch.end - batch.last)
+        if not self._scanner(data, batch.last).is_sound(batch.last):
+            return False
+        if self._entries:
+            return len(data) == HEADER_SIZE or data[-1] != 0
+        parts = lay_out(data, 0, len(data))
+        return 0 not in data[parts.topic : parts.topic_end] and 0 not in data[parts.properties :]
 
     def _range(self, at: int, stop: int) -> Iterator[ColumnBatch]:
         while at < self._span.data_end:
@@ -118,6 +151,41 @@ class FileReader:
                 if batch.end >= self._span.data_end:
                     yield from self._unclosed(at if batch.kind is Kind.UNUSED else self._span.data_end, batch.kind)
                 at = batch.end
+
+    def written_end(self, border: int) -> int:
+        """Where the last sound piece ends that follows a border, in a file that is being written.
+
+        What is behind that may be half a message. Damage is passed when something sound stands behind it; it is looked
+        at twice, because what is written meanwhile may come in another order than it is read in. Zeros are not passed.
+        """
+        at, length, doubted = border, GLANCE, -1
+        last: ColumnBatch | None = None  # what ends at ``at``, if rows do
+        while at < self._span.data_end:
+            data = self._read(at, min(length, self._span.data_end - at))
+            length = self._window
+            try:
+                for batch in self._walk(data, at):
+                    damaged = batch.kind is Kind.DAMAGE
+                    if batch.kind is Kind.UNUSED or (damaged and not self._goes_on(batch.end)):
+                        return self._whole_end(at, None if damaged else last)
+                    if damaged and doubted != at:
+                        doubted = at
+                        break
+                    at, last = batch.end, batch if batch.kind is None else None
+            except Incomplete as more:
+                length = max(length, more.end - at)
+            except Unbounded as begun:
+                return self._whole_end(at, None if begun.reason else last)
+        return self._whole_end(at, last)
+
+    def _goes_on(self, at: int) -> bool:
+        return at < self._span.data_end and self._is_sound(at)
+
+    def _whole_end(self, at: int, last: ColumnBatch | None) -> int:
+        if last is None or self._is_whole(last):
+            return at
+        start = last.last - (0 if self._entries else HEADER_SIZE)
+        return start if start >= self._span.start and self._is_sound(start) else last.last
 
     def border(self, begin: int, stop: int) -> int | None:
         """Where the first sound piece of the range [begin, stop) begins, or the file, if that is in it; or None."""
@@ -149,7 +217,7 @@ class FileReader:
         if goes_on is None or goes_on <= offset or kind in (Kind.BLANK, Kind.DLEDGER_BLANK):
             return
         reason = f"nothing is there, and the log goes on at {goes_on:,} in another file"
-        yield ColumnBatch(None, [Piece(Kind.DAMAGE, offset, goes_on, reason)], self._span.data_end, Kind.DAMAGE)
+        yield ColumnBatch(None, [Piece(Kind.DAMAGE, offset, goes_on, reason)], self._span.data_end, kind=Kind.DAMAGE)
 
     def _batches_from(
         self, at: int, stop: int, batches: Callable[..., Iterator[ColumnBatch]]
@@ -188,11 +256,11 @@ class FileReader:
         reason = begun.reason
         if not reason:
             if found is None and written <= begun.offset:
-                return ColumnBatch(None, [], end, Kind.UNUSED)
+                return ColumnBatch(None, [], end, kind=Kind.UNUSED)
             reason = "00000000 00000000 begins neither message, entry nor blank"
         if found is None:
             end = max(written, begun.offset + 1)
-        return ColumnBatch(None, [Piece(Kind.DAMAGE, begun.offset, end, reason)], end, Kind.DAMAGE)
+        return ColumnBatch(None, [Piece(Kind.DAMAGE, begun.offset, end, reason)], end, kind=Kind.DAMAGE)
 
     def _search(self, offset: int, stop: int | None = None) -> tuple[Piece | None, int]:
         """The first sound piece at or behind an offset and before ``stop``, and where there is none the end of what is
@@ -216,8 +284,3 @@ class FileReader:
                 written = last if last > begin else written
             at = end if end >= span.data_end else max(at + 1, end - OVERLAP)
         return None, written
-
-
-def _as_tail(batch: ColumnBatch) -> ColumnBatch:
-    (piece,) = batch.damage
-    return ColumnBatch(None, [], batch.end, batch.kind, piece)

@@ -1,0 +1,363 @@
+"""Streams over the files of a store that a broker is writing, without a JVM."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from dledger.datasource.store_schema import store_schema
+from dledger.errors import ConfigError, CorruptEntry, OffsetOutOfRange
+from dledger.rocketmq.message import encode_message
+from dledger.streaming.stores import StoreStreamReader
+from pyspark_dledger import DefaultSource
+
+
+class Query:
+    """A streaming query over a store: its checkpoint and its sink."""
+
+    def __init__(self, root: Path, **options: str) -> None:
+        self.given = {"path": str(root), "layout": "rocketmq", "startingOffsets": "earliest", **options}
+        self.schema = store_schema(self.given)
+        self.offsets: list[str] = []
+        self.commits = 0
+        self.sink: list[list[Any]] = []
+        self.reader: StoreStreamReader | None = None
+        self.now = 0.0
+
+    def start(self, available_now: bool = False) -> StoreStreamReader:
+        if self.reader is None:
+            self.reader = StoreStreamReader(self.given, self.schema, lambda: self.now, self.wait)
+            if available_now:
+                self.reader.prepareForTriggerAvailableNow()
+        return self.reader
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def trigger(self, limit: Any = None, crash: bool = False) -> bool:
+        """One round of the engine; False when there was nothing to do. With ``crash`` it dies before the sink."""
+        reader = self.start()
+        if len(self.offsets) == self.commits:
+            start = self.begin()
+            end = json.dumps(reader.latestOffset(json.loads(start), limit or reader.getDefaultReadLimit()))
+            if end == start:
+                return False
+            self.offsets.append(end)
+        if crash:
+            self.reader = None
+            return True
+        start, end = self.begin(), self.offsets[self.commits]
+        slices = [pickle.loads(pickle.dumps(s)) for s in reader.partitions(json.loads(start), json.loads(end))]
+        executor = pickle.loads(pickle.dumps(StoreStreamReader(self.given, self.schema)))
+        self.sink.append([row for one in slices for batch in executor.read(one) for row in batch.to_pylist()])
+        self.commits += 1
+        return True
+
+    def begin(self) -> str:
+        return self.offsets[self.commits - 1] if self.commits else json.dumps(self.start().initialOffset())
+
+    def drain(self) -> list[Any]:
+        """Trigger until there is nothing to do; all bodies, or entries' indexes, so far."""
+        while self.trigger():
+            pass
+        return self.rows()
+
+    def rows(self, column: str = "body") -> list[Any]:
+        return [row[column] for batch in self.sink for row in batch]
+
+
+def bodies(messages: Any) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+@pytest.mark.parametrize("entries", [False, True])
+def test_what_a_broker_writes_is_shown_once_and_in_order_over_the_borders_of_files(
+    tmp_path: Path, stores: Any, entries: bool
+) -> None:
+    log = stores.Log(tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries)
+    messages = stores.some(120)
+    log.append(messages[:1])
+    query = Query(tmp_path)
+    for n in range(1, 120):
+        if n % 7 == 0:
+            assert query.drain() == bodies(messages[:n])
+        log.append(messages[n : n + 1])
+    assert query.drain() == bodies(messages)
+    assert query.trigger() is False
+    assert log.end > 4 * 4096
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 9)),
+        st.tuples(st.just("trigger"), st.booleans()),
+        st.tuples(st.just("restart"), st.just(0)),
+        st.tuples(st.just("upgrade"), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+@given(steps=steps, most=st.sampled_from(["none", "1", "700", "5000"]), tasks=st.sampled_from(["1", "3"]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+def test_every_message_is_shown_once_whatever_crashes_and_when_the_broker_is_upgraded(
+    tmp_path_factory: pytest.TempPathFactory, stores: Any, steps: list[tuple[str, int]], most: str, tasks: str
+) -> None:
+    root = tmp_path_factory.mktemp("store")
+    log = stores.Log(root / "commitlog", 2048)
+    messages = stores.some(250)
+    wrote = 2
+    log.append(messages[:2])
+    query = Query(root, maxBytesPerTrigger=most, minPartitions=tasks)
+    for what, how in steps:
+        if what == "append":
+            log.append(messages[wrote : wrote + how])
+            wrote += how
+        elif what == "trigger":
+            query.trigger(crash=bool(how))
+        elif what == "restart":
+            query.reader = None
+        elif not log.entries:
+            log.close()
+            log = stores.Log(root / "dledger-n0" / "data", 2048, log.end, entries=True)
+            log.append(messages[wrote : wrote + 1])
+            wrote += 1
+    assert query.drain() == bodies(messages[:wrote])
+
+
+@pytest.mark.parametrize("entries", [False, True])
+def test_half_a_message_is_never_shown(tmp_path: Path, stores: Any, entries: bool) -> None:
+    """At each byte of its writing, whichever part comes first; in DLedger mode the checkpoint comes after it."""
+    log = stores.Log(tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries)
+    messages = stores.some(12)
+    log.append(messages[:10])
+    path, end = log.path(0), log.end
+    before = path.read_bytes()
+    if entries:
+        log.commit(9)
+    log.append(messages[10:11])
+    after = path.read_bytes()
+    for written in (*range(end, log.end - 20, 5), *range(log.end - 20, log.end)):
+        for torn in (after[:written] + before[written:], before[:written] + after[written:]):
+            if torn == after:
+                continue
+            path.write_bytes(torn)
+            if entries:
+                log.commit(9)
+            query = Query(tmp_path, startingOffsets=str(end - 300))
+            assert query.drain()[-1] == messages[9].body, written
+            path.write_bytes(after)
+            if entries:
+                log.commit(10)
+            assert query.drain()[-1] == messages[10].body
+
+
+def test_in_dledger_mode_only_what_is_committed_is_shown(tmp_path: Path, stores: Any) -> None:
+    log = stores.Log(tmp_path / "dledger-n0" / "data", 4096, entries=True)
+    messages = stores.some(30)
+    places = log.append(messages[:20], term=1)
+    log.commit(-1)
+    query = Query(tmp_path)
+    assert query.drain() == []
+    log.commit(9)
+    assert query.drain() == bodies(messages[:10])
+    log.end, log.index, log.units = places[15] - 48, 15, log.units[:15]
+    log.append(messages[20:21], term=2)
+    log.commit(15)
+    assert query.drain() == bodies(messages[:15] + messages[20:21])
+
+
+@pytest.mark.parametrize("back", [60, 1 << 16])
+def test_without_a_checkpoint_what_a_follower_gave_up_is_not_shown_behind_what_it_wrote_since(
+    tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch, back: int
+) -> None:
+    """DLedger 0.4.0 writes none."""
+    monkeypatch.setattr("dledger.foreign.tail.LEAST_BACK", back)
+    log = stores.Log(tmp_path / "data", 4096, entries=True)
+    log.body(bytes([7]) * 3000, 1)
+    for n in range(1, 20):
+        log.body(b"%03d" % n, 1)
+    query = Query(tmp_path, layout="dledger")
+    log.end, log.index = log.end - 5 * 51, 15
+    log.body(b"new", 2)
+    query.drain()
+    assert query.rows("entryIndex") == list(range(16))
+    log.body(b"two", 2)
+    query.drain()
+    assert query.rows() == [b"\7" * 3000, *(b"%03d" % n for n in range(1, 15)), b"new", b"two"]
+
+
+def test_a_stream_from_latest_keeps_its_first_batch_through_a_crash(tmp_path: Path, stores: Any) -> None:
+    """Spark asks for the first offset again after a crash and keeps no answer; by then "latest" is behind the batch."""
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    messages = stores.some(20)
+    log.append(messages[:10])
+    query = Query(tmp_path, startingOffsets="latest")
+    query.start().initialOffset()
+    log.append(messages[10:15])
+    query.trigger(crash=True)
+    log.append(messages[15:])
+    assert query.drain() == bodies(messages[10:])
+
+
+def test_available_now_reads_up_to_where_the_store_ended_and_no_further(tmp_path: Path, stores: Any) -> None:
+    plain, ledger = stores.upgraded(tmp_path)
+    query = Query(tmp_path, maxBytesPerTrigger="2000")
+    query.start(available_now=True)
+    ledger.append(stores.some(5, first=900))
+    assert query.drain() == bodies(stores.some(100))
+    assert len(query.sink) > 5
+    assert plain.end < ledger.end
+
+
+@pytest.mark.parametrize("entries", [False, True])
+def test_a_batch_has_as_many_bytes_as_it_may_and_the_message_that_reaches_it(
+    tmp_path: Path, stores: Any, entries: bool
+) -> None:
+    log = stores.Log(tmp_path / ("dledger-n0/data" if entries else "commitlog"), 4096, entries=entries)
+    log.append(stores.some(60))
+    query = Query(tmp_path)
+    size = log.end // 60
+    query.trigger(ReadMaxBytes(1000))
+    first = query.rows("storedSize")
+    assert 1000 <= sum(first) + 48 * entries * len(first) < 1000 + size + 60
+    query.trigger(ReadMaxBytes(1))
+    assert len(query.sink[1]) == 1
+    query.trigger(ReadAllAvailable())
+    assert query.rows() == bodies(stores.some(60))
+    with pytest.raises(ConfigError, match="cannot limit a batch by ReadMaxRows"):
+        query.start().latestOffset(json.loads(query.begin()), ReadMaxRows(5))
+
+
+def test_files_that_were_deleted_before_they_were_read_are_an_error_or_left_out(tmp_path: Path, stores: Any) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    log.append(stores.some(10))
+    query, lenient = Query(tmp_path), Query(tmp_path, failOnDataLoss="false")
+    query.drain()
+    lenient.drain()
+    log.append(stores.some(100, first=10))
+    for n in (0, 4096):
+        log.path(n).unlink()
+    with pytest.raises(OffsetOutOfRange, match=r"were deleted before they were read: bytes .* to 8192 of commitlog"):
+        query.trigger()
+    kept = lenient.drain()
+    assert kept[:10] == bodies(stores.some(10))
+    assert kept[10:] == bodies(stores.some(110))[-(len(kept) - 10) :]
+    assert 30 < len(kept) < 90
+
+
+def test_an_old_commit_log_that_was_read_may_go(tmp_path: Path, stores: Any) -> None:
+    plain, ledger = stores.upgraded(tmp_path)
+    query = Query(tmp_path)
+    query.drain()
+    behind = Query(tmp_path, maxBytesPerTrigger="1000")
+    behind.trigger()
+    for path in plain.folder.iterdir():
+        path.unlink()
+    plain.folder.rmdir()
+    ledger.append(stores.some(3, first=100))
+    assert query.drain() == bodies(stores.some(103))
+    with pytest.raises(OffsetOutOfRange, match="were deleted before they were read: commitlog from"):
+        behind.trigger()
+
+
+def test_a_store_that_is_shorter_than_what_was_read_is_another_one(tmp_path: Path, stores: Any) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    log.append(stores.some(30))
+    query = Query(tmp_path)
+    query.drain()
+    for path in log.folder.iterdir():
+        path.unlink()
+    log.end = 0
+    log.append(stores.some(3))
+    with pytest.raises(OffsetOutOfRange, match=r"has read commitlog of .* up to .*this is another store"):
+        query.trigger()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_damage_in_what_a_broker_has_passed_is_an_error_or_left_out(tmp_path: Path, stores: Any, fails: bool) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    messages = stores.some(12)
+    places = log.append(messages)
+    log.write(places[5] + 100, b"!")
+    query = Query(tmp_path, onDamage="fail" if fails else "skip")
+    if fails:
+        with pytest.raises(CorruptEntry, match=f"bytes {places[5]} to {places[6]} of the log are damaged"):
+            query.drain()
+    else:
+        assert query.drain() == bodies(messages[:5] + messages[6:])
+
+
+def test_a_torn_end_that_a_broker_wrote_over_is_read_as_what_is_there_now(tmp_path: Path, stores: Any) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    messages = stores.some(12)
+    log.append(messages[:5])
+    log.write(log.end, encode_message(messages[5].moved(log.end))[:150])
+    query = Query(tmp_path)
+    assert query.drain() == bodies(messages[:5])
+    log.append(messages[6:])
+    assert query.drain() == bodies(messages[:5] + messages[6:])
+
+
+def test_topics_and_columns_are_chosen_as_in_a_batch(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    query = Query(tmp_path, subscribe="payments", startingTimestamp=str(stores.FIRST + 50_000))
+    assert query.drain() == bodies(m for m in stores.some(100)[50:] if m.topic == "payments")
+
+
+def test_an_idle_query_waits_and_looks_again(tmp_path: Path, stores: Any) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    log.append(stores.some(5))
+    query = Query(tmp_path, **{"fetch.maxWaitMs": "1000"})
+    query.drain()
+    before, waited = query.now, query.wait
+
+    def wait(seconds: float) -> None:
+        waited(seconds)
+        if query.now > before + 0.4:
+            log.append(stores.some(1, first=5))
+
+    query.reader = StoreStreamReader(query.given, query.schema, lambda: query.now, wait)
+    assert query.trigger()
+    assert 0.4 < query.now - before < 0.5
+    assert query.start().reportLatestOffset() is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"maxOffsetsPerTrigger": "5"}, "give 'maxBytesPerTrigger'"),
+        ({"metadata": "damage"}, "is for a batch read and says nothing to a stream read"),
+        ({"endingOffsets": "5"}, "is for a batch read"),
+        ({"minOffsetsPerTrigger": "5"}, "says nothing to a read of files"),
+    ],
+)
+def test_options_that_say_nothing_to_a_stream_of_files_are_refused(
+    tmp_path: Path, stores: Any, options: dict[str, str], message: str
+) -> None:
+    stores.upgraded(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        Query(tmp_path, **options).trigger()
+
+
+def test_offsets_of_something_else_are_refused(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    reader = Query(tmp_path).start()
+    for offset in ({"v": 1, "logs": {}}, {"v": 9, "store": {}}, {"v": 1, "store": {"commitlog": "x"}}):
+        with pytest.raises(ConfigError, match="checkpoint"):
+            reader.latestOffset(offset, ReadAllAvailable())
+    with pytest.raises(ConfigError, match="does not say where the log 'dledger' starts"):
+        reader.partitions({"v": 1, "store": {"commitlog": 5}}, {"v": 1, "store": {"commitlog": 5, "dledger": 7}})
+
+
+def test_the_format_finds_the_stream_by_the_layout(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    source = DefaultSource({"path": str(tmp_path), "layout": "rocketmq"})
+    assert isinstance(source.streamReader(schema=source.schema()), StoreStreamReader)
