@@ -1,15 +1,18 @@
-"""``dledger rocketmq verify`` over stores that RocketMQ wrote."""
+"""``dledger rocketmq`` over stores that RocketMQ wrote, and some made here."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from dledger.cli.main import main
-from dledger.errors import PathError
+from dledger.errors import ConfigError, FormatError, PathError
+from dledger.foreign.storage import Storage
+from dledger.rocketmq.index_file import IndexFile
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
 
@@ -53,3 +56,129 @@ def test_verify_of_what_is_no_store_says_what_to_name(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["rocketmq", "verify", str(tmp_path)], standalone_mode=False)
     assert isinstance(done.exception, PathError)
     assert "no commit log files" in str(done.exception)
+
+
+def run(*words: str) -> tuple[int, list[dict[str, Any]], str]:
+    """Exit code, the JSON lines, and what was told beside."""
+    done = CliRunner().invoke(main, ["rocketmq", *words], standalone_mode=False)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def index(root: Path, messages: list[tuple[str, str, int]], slots: int = 10) -> None:
+    """An index file with these topics, keys and places."""
+    made = IndexFile.empty(slots, 100)
+    for topic, key, place in messages:
+        made.put(topic, key, place, 1_790_000_000_000)
+    (root / "index").mkdir()
+    (root / "index" / "20260101000000000").write_bytes(made.encode())
+
+
+def test_inspect_shows_both_logs_of_an_upgraded_store(store: Path) -> None:
+    (store / "abort").touch()
+    (store / "config").mkdir()
+    (store / "config" / "topics.json").write_bytes((GOLDEN / "topics.json").read_bytes())
+    (store / "checkpoint").write_bytes((GOLDEN / "checkpoint.bin").read_bytes().ljust(4096, b"\0"))
+    done = CliRunner().invoke(main, ["rocketmq", "inspect", str(store)], standalone_mode=False)
+    report = json.loads(done.output)
+    assert [(log["log"], log["begin"], log["file_bytes"]) for log in report["logs"]] == [
+        ("commitlog", 0, 65_536), ("dledger", 65_536, 65_536)
+    ]  # fmt: skip
+    assert report["divided_offset"] == 65_536
+    assert report["abort_file"] is True
+    assert report["topics"]["TopicA"] == 4
+    assert report["checkpoint"]["physic_msg_timestamp"] > 0
+    assert report["logs"][0]["files"][0]["first_stored"] > 1_600_000_000_000
+
+
+def test_inspect_of_a_dledger_node_shows_what_is_committed() -> None:
+    node = GOLDEN.parent / "dledger_clean_n0"
+    done = CliRunner().invoke(main, ["rocketmq", "inspect", str(node), "--layout", "dledger"], standalone_mode=False)
+    (log,) = json.loads(done.output)["logs"]
+    assert (log["committed_index"], len(log["files"])) == (5, 2)
+    assert log["committed_end"] > log["files"][0]["bytes"]
+
+
+@pytest.mark.parametrize("indexed", [0, 20, 60])
+@pytest.mark.parametrize("upgraded", [True, False])
+def test_search_by_key_finds_what_the_index_has_and_what_it_has_not_yet(
+    tmp_path: Path, stores: Any, indexed: int, upgraded: bool
+) -> None:
+    if upgraded:
+        stores.upgraded(tmp_path)
+    else:
+        stores.Log(tmp_path / "commitlog", 4096).append(stores.some(100))
+    rows = [row for key in range(100) for row in run("search", str(tmp_path), "--key", f"k{key}")[1]]
+    assert [row["keys"] for row in rows] == [f"k{n}" for n in range(100)]
+    if indexed:
+        index(tmp_path, [(row["topic"], row["keys"], row["physical_offset"]) for row in rows[20:indexed]] or
+              [("orders", "other", rows[30]["physical_offset"])])  # fmt: skip
+    for n in (0, 25, 59, 99):
+        topic = rows[n]["topic"]
+        code, found, _ = run("search", str(tmp_path), "--topic", topic, "--key", f"k{n}", "--index-slots", "10")
+        assert (code, found) == (0, [rows[n]])
+    assert run("search", str(tmp_path), "--topic", "nothing", "--key", "k3", "--index-slots", "10")[:2] == (1, [])
+    if indexed:
+        with pytest.raises(FormatError, match="maxHashSlotNum"):
+            run("search", str(tmp_path), "--topic", "orders", "--key", "k3")
+
+
+def test_search_by_index_opens_no_file_of_the_log_but_those_with_the_message(
+    tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    places = log.append(stores.some(100))
+    index(tmp_path, [("orders" if n % 2 == 0 else "payments", f"k{n}", p) for n, p in enumerate(places)][:99])
+    read: list[str] = []
+    plain = Storage.read
+
+    def noted(storage: Storage, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        if length is None or length > 64:
+            read.append(path)
+        return plain(storage, path, offset, length)
+
+    monkeypatch.setattr(Storage, "read", noted)
+    _, found, _ = run("search", str(tmp_path), "--topic", "orders", "--key", "k40", "--index-slots", "10")
+    assert [row["keys"] for row in found] == ["k40"]
+    assert {path for path in read if "commitlog" in path} == {
+        f"commitlog/{places[40] - places[40] % 4096:020d}", f"commitlog/{places[99] - places[99] % 4096:020d}",
+    }  # fmt: skip
+
+
+def test_search_by_id_topic_and_time(tmp_path: Path, stores: Any) -> None:
+    stores.upgraded(tmp_path)
+    _, rows, _ = run("search", str(tmp_path), "--from", "0", "-n", "1000")
+    assert len(rows) == 100
+    for row in (rows[3], rows[70]):
+        assert run("search", str(tmp_path), "--id", row["message_id"].lower())[1] == [row]
+    assert run("search", str(tmp_path), "--id", rows[3]["message_id"][:-1] + "F")[0] == 1
+    assert run("search", str(tmp_path), "--topic", "orders", "-n", "3")[1] == rows[0:6:2]
+    first, last = rows[10]["store_timestamp"], rows[20]["store_timestamp"]
+    assert run("search", str(tmp_path), "--from", first, "--to", last)[1] == rows[10:20]
+    assert rows[0]["body"] == "000000".ljust(100, ".")
+
+
+def test_search_tells_of_damage_and_goes_on(store: Path) -> None:
+    path = store / "commitlog" / ("0" * 20)
+    data = bytearray(path.read_bytes())
+    data[201 + 100] ^= 1
+    path.write_bytes(bytes(data))
+    code, rows, told = run("search", str(store), "--from", "0")
+    assert (code, len(rows)) == (0, 6)
+    assert "bytes 201 to 402 are damaged" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "what to look for"),
+        (["--id", "a", "--key", "b"], "both name a message"),
+        (["--from", "yesterday"], "write milliseconds"),
+        (["--from", "2024-03-10T07:30:00"], "write milliseconds"),
+        (["--key", "k", "--storage-options", "x"], "no JSON object"),
+    ],
+)
+def test_search_for_what_cannot_be_is_refused(store: Path, words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run("search", str(store), *words)

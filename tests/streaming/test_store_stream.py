@@ -23,7 +23,8 @@ class Query:
     """A streaming query over a store: its checkpoint and its sink."""
 
     def __init__(self, root: Path, **options: str) -> None:
-        self.given = {"path": str(root), "layout": "rocketmq", "startingOffsets": "earliest", **options}
+        self.given = {"path": str(root), "layout": "rocketmq", "startingOffsets": "earliest",
+                      "fetch.maxWaitMs": "0", **options}  # fmt: skip
         self.schema = store_schema(self.given)
         self.offsets: list[str] = []
         self.commits = 0

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from dledger.cli.common import print_json
-from dledger.errors import PathError
+from dledger.cli.common import print_json, text_or_base64
+from dledger.errors import ConfigError, PathError
+from dledger.rocketmq.index_file import DEFAULT_SLOTS
 from dledger.rocketmq.scan import Kind, Piece, scan
 
+if TYPE_CHECKING:
+    from dledger.foreign.forms import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
 NAME_DIGITS: Final = 20
+LAYOUTS: Final = ("rocketmq", "dledger")
 
 
 @click.group()
@@ -46,6 +54,119 @@ def verify(directory: Path) -> None:
     print_json(report)
     if not report["ok"]:
         sys.exit(1)
+
+
+def store_argument(function: F) -> F:
+    """``STORE`` and what it takes to reach it."""
+    function = click.option(
+        "--storage-options", metavar="JSON", help="What fsspec's file system needs at a URL: '{\"anon\": true}'.",
+    )(function)  # fmt: skip
+    return click.argument("url", metavar="STORE")(function)
+
+
+def find_store(url: str, options: str | None, layout: str = "rocketmq") -> Store:
+    """A store on a disk or at a URL.
+
+    Raises:
+        ConfigError: the options are no JSON object.
+        PathError: there is no store.
+    """
+    from dledger.foreign.forms import open_store
+    from dledger.foreign.storage import Storage
+
+    try:
+        given = json.loads(options) if options else {}
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise ConfigError("--storage-options is no JSON object: write it as in {\"anon\": true}")
+    return open_store(Storage.of(url, given), layout)
+
+
+@rocketmq.command()
+@store_argument
+@click.option("--layout", type=click.Choice(LAYOUTS), default="rocketmq", show_default=True,
+              help="dledger: the directory of a node of Java's DLedger.")  # fmt: skip
+def inspect(url: str, storage_options: str | None, layout: str) -> None:
+    """What the store is, as JSON: its logs and files, when each begins, checkpoint and topics.
+
+    STORE is a broker's store root, its commitlog or dledger-<id> folder, or a copy, on a disk or at any fsspec URL.
+    """
+    from dledger.foreign.inspect import inspect_store
+
+    print_json(inspect_store(find_store(url, storage_options, layout)))
+
+
+@rocketmq.command()
+@store_argument
+@click.option("--topic", default="", help="Messages of this topic.")
+@click.option("--key", default="", help="Messages with this word in their KEYS, or this unique key.")
+@click.option("--id", "message_id", default="", help="The message with this id, the broker's or the client's.")
+@click.option("--from", "begin", metavar="TIME", help="Stored then or later: milliseconds, or 2024-03-10T07:30:00Z.")
+@click.option("--to", "end", metavar="TIME", help="Stored before then.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=32, show_default=True, help="Messages at most.")
+@click.option("--index-slots", type=click.IntRange(min=1), default=DEFAULT_SLOTS, show_default=True,
+              help="The broker's maxHashSlotNum.")  # fmt: skip
+def search(
+    url: str, storage_options: str | None, topic: str, key: str, message_id: str, begin: str | None, end: str | None,
+    limit: int, index_slots: int,
+) -> None:  # fmt: skip
+    """Messages that fit all that is given, one JSON line each, in the order of the log.
+
+    With --topic and --key the store's index files are used; anything else reads the log through. Damage on the way is
+    told on standard error; exit code 1 when nothing was found.
+    """
+    from dledger.foreign.lookup import Search, message_with_id
+    from dledger.foreign.lookup import search as search_store
+
+    if not (topic or key or message_id or begin or end):
+        raise ConfigError("what to look for? Give --topic, --key, --id, --from or --to")
+    if message_id and key:
+        raise ConfigError("--id and --key both name a message: give one of them")
+    store = find_store(url, storage_options)
+    row = message_with_id(store, message_id) if message_id else None
+    if row is not None:
+        print_message(row)
+        return
+    wanted = Search(topic, key or message_id, time_ms("--from", begin), time_ms("--to", end))
+    count = 0
+    for found in search_store(store, wanted, index_slots):
+        if found.damage is not None:
+            piece = found.damage
+            click.echo(f"bytes {piece.start} to {piece.end} are damaged: {piece.reason}", err=True)
+        if found.row is not None:
+            print_message(found.row)
+            count += 1
+            if count == limit:
+                break
+    if not count:
+        sys.exit(1)
+
+
+def time_ms(option: str, text: str | None) -> int | None:
+    """Milliseconds since 1970, rounded up.
+
+    Raises:
+        ConfigError: it is no time, or has no zone.
+    """
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    try:
+        time: datetime | None = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise ConfigError(f"{option} {text!r}: write milliseconds since 1970, or a time as in 2024-03-10T07:30:00Z")
+    micros = round((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+    return -(-micros // 1000)
+
+
+def print_message(row: dict[str, Any]) -> None:
+    """One line of JSON."""
+    shown = {name: value for name, value in row.items() if name not in ("body", "properties")}
+    shown |= {"properties": dict(row["properties"] or ()), **text_or_base64("body", row["body"])}
+    shown |= {name: value.isoformat() for name, value in shown.items() if isinstance(value, datetime)}
+    click.echo(json.dumps(shown, ensure_ascii=False))
 
 
 def commit_log_files(directory: Path) -> list[Path]:

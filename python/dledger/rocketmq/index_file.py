@@ -13,6 +13,7 @@ in the message itself.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,9 @@ from dledger.errors import FormatError
 from dledger.rocketmq.properties import java_hash
 from dledger.types import Buffer
 
-__all__ = ["DEFAULT_SLOTS", "DEFAULT_UNITS", "IndexFile", "IndexUnit", "key_hash"]
+__all__ = ["DEFAULT_SLOTS", "DEFAULT_UNITS", "IndexFile", "IndexReader", "IndexUnit", "key_hash"]
+
+Read = Callable[[int, int], Buffer]
 
 HEADER: Final = struct.Struct(">qqqqii")
 SLOT: Final = struct.Struct(">i")
@@ -47,58 +50,40 @@ class IndexUnit:
     """Number of the unit before this one in the chain, 0 for none."""
 
 
-class IndexFile:
-    """An index file in memory, over bytes that may be read-only (then ``put`` fails) or not."""
+class IndexReader:
+    """An index file of which only those places are read that are asked for."""
 
-    def __init__(self, data: Buffer, slots: int = DEFAULT_SLOTS) -> None:
+    def __init__(self, read: Read, size: int, slots: int = DEFAULT_SLOTS) -> None:
         """Read the header.
 
         Args:
-            data: the file's bytes.
+            read: ``read(place, length)`` gives exactly these bytes of the file.
+            size: bytes of the file.
             slots: hash slots of the file (maxHashSlotNum), which the file itself does not say.
 
         Raises:
             FormatError: the file is too short for the slots, or its length or count cannot be.
         """
-        self._data = memoryview(data)
+        self._read = read
         self.slots = slots
-        space = len(self._data) - HEADER.size - slots * SLOT.size
+        space = size - HEADER.size - slots * SLOT.size
         if slots < 1 or space < 0 or space % UNIT.size:
-            raise FormatError(f"an index file of {len(self._data):,} bytes cannot have {slots:,} slots")
+            raise FormatError(f"an index file of {size:,} bytes cannot have {slots:,} slots")
         self.capacity = space // UNIT.size
         """Units that have room, unit 0, which stays empty, counted."""
         (self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset, self.used_slots,
-         self.count) = HEADER.unpack_from(self._data)  # fmt: skip
+         self.count) = HEADER.unpack(read(0, HEADER.size))  # fmt: skip
         if not 0 <= self.count <= max(self.capacity, 1) or not 0 <= self.used_slots <= slots:
             raise FormatError(f"an index file for {self.capacity:,} units says it has {self.count:,} in "
                               f"{self.used_slots:,} slots")  # fmt: skip
 
-    @staticmethod
-    def empty(slots: int = DEFAULT_SLOTS, units: int = DEFAULT_UNITS) -> IndexFile:
-        """A new file without any key."""
-        data = bytearray(HEADER.size + slots * SLOT.size + units * UNIT.size)
-        HEADER.pack_into(data, 0, 0, 0, 0, 0, 0, 1)
-        return IndexFile(data, slots)
-
-    def encode(self) -> bytes:
-        """The whole file."""
-        return bytes(self._data)
-
-    @property
-    def is_full(self) -> bool:
-        return bool(self.count >= self.capacity)
-
     def slot(self, number: int) -> int:
         """Number of the newest unit in this slot, 0 for none."""
-        return int(SLOT.unpack_from(self._data, HEADER.size + number * SLOT.size)[0])
+        return int(SLOT.unpack(self._read(HEADER.size + number * SLOT.size, SLOT.size))[0])
 
     def unit(self, number: int) -> IndexUnit:
         """A unit by its number, from 1 to ``count`` - 1."""
-        return IndexUnit(*UNIT.unpack_from(self._data, self._unit_at(number)))
-
-    def units(self) -> list[IndexUnit]:
-        """All units in the order they were put."""
-        return [self.unit(n) for n in range(1, self.count)]
+        return IndexUnit(*UNIT.unpack(self._read(self._unit_at(number), UNIT.size)))
 
     def lookup(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[int]:
         """Physical offsets of messages that may have this key, the newest first.
@@ -125,6 +110,39 @@ class IndexFile:
                 found.append(unit.physical_offset)
             number = unit.previous
         return found
+
+    def _unit_at(self, number: int) -> int:
+        if not 0 <= number < self.capacity:
+            raise FormatError(f"index unit {number} in a file for {self.capacity:,}")
+        return HEADER.size + self.slots * SLOT.size + number * UNIT.size
+
+
+class IndexFile(IndexReader):
+    """An index file in memory, over bytes that may be read-only (then ``put`` fails) or not."""
+
+    def __init__(self, data: Buffer, slots: int = DEFAULT_SLOTS) -> None:
+        """Read the header; arguments and errors as for `IndexReader`."""
+        self._data = view = memoryview(data)
+        super().__init__(lambda place, length: view[place : place + length], len(view), slots)
+
+    @staticmethod
+    def empty(slots: int = DEFAULT_SLOTS, units: int = DEFAULT_UNITS) -> IndexFile:
+        """A new file without any key."""
+        data = bytearray(HEADER.size + slots * SLOT.size + units * UNIT.size)
+        HEADER.pack_into(data, 0, 0, 0, 0, 0, 0, 1)
+        return IndexFile(data, slots)
+
+    def encode(self) -> bytes:
+        """The whole file."""
+        return bytes(self._data)
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self.count >= self.capacity)
+
+    def units(self) -> list[IndexUnit]:
+        """All units in the order they were put."""
+        return [self.unit(n) for n in range(1, self.count)]
 
     def put(self, topic: str, key: str, physical_offset: int, store_timestamp: int) -> bool:
         """Add a key; False when the file is full."""
@@ -165,8 +183,3 @@ class IndexFile:
         if not wrong and in_chains != max(0, self.count - 1):
             wrong.append(f"{in_chains} units are in chains; the header says {self.count - 1}")
         return wrong
-
-    def _unit_at(self, number: int) -> int:
-        if not 0 <= number < self.capacity:
-            raise FormatError(f"index unit {number} in a file for {self.capacity:,}")
-        return HEADER.size + self.slots * SLOT.size + number * UNIT.size
