@@ -23,8 +23,8 @@ class Query:
     """A streaming query over a store: its checkpoint and its sink."""
 
     def __init__(self, root: Path, **options: str) -> None:
-        self.given = {"path": str(root), "layout": "rocketmq", "startingOffsets": "earliest",
-                      "fetch.maxWaitMs": "0", **options}  # fmt: skip
+        given = {"path": str(root), "layout": "rocketmq", "startingOffsets": "earliest", "fetch.maxWaitMs": "0"}
+        self.given = {**given, **options}
         self.schema = store_schema(self.given)
         self.offsets: list[str] = []
         self.commits = 0
@@ -294,6 +294,20 @@ def test_damage_in_what_a_broker_has_passed_is_an_error_or_left_out(tmp_path: Pa
             query.drain()
     else:
         assert query.drain() == bodies(messages[:5] + messages[6:])
+
+
+def test_damage_that_begins_where_a_batch_ended_is_told_of_by_the_next_one(tmp_path: Path, stores: Any) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    log.append(stores.some(5))
+    query = Query(tmp_path)
+    query.drain()
+    log.write(log.end, b"?" * 100)
+    assert query.trigger() is False
+    begin = log.end
+    log.end += 100
+    log.append(stores.some(5, first=5))
+    with pytest.raises(CorruptEntry, match=f"bytes {begin} to {begin + 100} of"):
+        query.drain()
 
 
 def test_a_torn_end_that_a_broker_wrote_over_is_read_as_what_is_there_now(tmp_path: Path, stores: Any) -> None:

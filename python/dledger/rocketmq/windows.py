@@ -155,10 +155,10 @@ class FileReader:
     def written_end(self, border: int) -> int:
         """Where the last sound piece ends that follows a border, in a file that is being written.
 
-        What is behind that may be half a message. Damage is passed when something sound stands behind it; it is looked
-        at twice, because what is written meanwhile may come in another order than it is read in. Zeros are not passed.
+        What is behind that may be half a message. Damage is passed when something sound stands behind it, so that it is
+        read and told of; zeros are not.
         """
-        at, length, doubted = border, GLANCE, -1
+        at, length = border, GLANCE
         last: ColumnBatch | None = None  # what ends at ``at``, if rows do
         while at < self._span.data_end:
             data = self._read(at, min(length, self._span.data_end - at))
@@ -168,9 +168,6 @@ class FileReader:
                     damaged = batch.kind is Kind.DAMAGE
                     if batch.kind is Kind.UNUSED or (damaged and not self._goes_on(batch.end)):
                         return self._whole_end(at, None if damaged else last)
-                    if damaged and doubted != at:
-                        doubted = at
-                        break
                     at, last = batch.end, batch if batch.kind is None else None
             except Incomplete as more:
                 length = max(length, more.end - at)
