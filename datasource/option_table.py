@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -141,4 +142,10 @@ MEANT: Final = {
 }
 """Options of Spark's Kafka connector, in lower case, whose purpose has another name here."""
 
-__all__ = ["BATCH", "MEANT", "OPTIONS", "READ", "STORE_TABLES", "STREAM", "TABLES", "WRITE", "Option"]
+
+def has_layout(given: Mapping[str, str]) -> bool:
+    """Whether a read is of a store's files."""
+    return any(name.lower() == "layout" for name in given)
+
+
+__all__ = ["BATCH", "MEANT", "OPTIONS", "READ", "STORE_TABLES", "STREAM", "TABLES", "WRITE", "Option", "has_layout"]

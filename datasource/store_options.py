@@ -67,11 +67,6 @@ class StoreOptions:
         return Wanted(self.selection.fits if self.selection.given else None, self.stored_from, self.stored_before)
 
 
-def has_layout(given: Mapping[str, str]) -> bool:
-    """Whether a read is of a store's files."""
-    return any(name.lower() == "layout" for name in given)
-
-
 def parse_store_options(given: Mapping[str, str], use: str = "") -> StoreOptions:
     """Check options as Spark hands them over.
 
@@ -183,4 +178,4 @@ def _table(values: Mapping[str, str]) -> str:
     return name
 
 
-__all__ = ["EARLIEST", "LATEST", "USED", "StoreOptions", "has_layout", "parse_store_options"]
+__all__ = ["EARLIEST", "LATEST", "USED", "StoreOptions", "parse_store_options"]

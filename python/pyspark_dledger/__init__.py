@@ -28,7 +28,7 @@ class DefaultSource(DataSource):
         return "dledger"
 
     def schema(self) -> StructType:
-        from dledger.datasource.store_options import has_layout
+        from dledger.datasource.option_table import has_layout
 
         if has_layout(self.options):
             from dledger.datasource.store_schema import store_schema
@@ -40,10 +40,9 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from dledger.datasource.metadata import MetadataReader
-        from dledger.datasource.option_table import BATCH
+        from dledger.datasource.option_table import BATCH, has_layout
         from dledger.datasource.reader import LogReader
         from dledger.datasource.sql import for_read
-        from dledger.datasource.store_options import has_layout
 
         options = for_read(self.options, schema, BATCH)
         if has_layout(options):
@@ -58,9 +57,8 @@ class DefaultSource(DataSource):
         return LogWriter(self.options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from dledger.datasource.option_table import STREAM
+        from dledger.datasource.option_table import STREAM, has_layout
         from dledger.datasource.sql import for_read
-        from dledger.datasource.store_options import has_layout
 
         options = for_read(self.options, schema, STREAM)
         if has_layout(options):

@@ -148,6 +148,39 @@ def test_files_that_were_made_ahead_of_use_are_no_end_of_the_one_that_is_written
     assert read(store, 500) == ([m.body for m in stores.some(10)], [])
 
 
+def test_a_file_that_a_plain_broker_made_ahead_does_not_stand_against_its_upgrade(tmp_path: Path, stores: Any) -> None:
+    plain, _ = stores.upgraded(tmp_path)
+    (tmp_path / "commitlog" / f"{plain.end:020d}").write_bytes(bytes(4096))
+    assert read(opened(tmp_path), 1000) == ([m.body for m in stores.some(100)], [])
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "dledger-n0/data"])
+def test_a_store_without_a_message_yet_is_empty(tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / f"{0:020d}").write_bytes(bytes(4096))
+    assert read(opened(tmp_path), 1000) == ([], [])
+
+
+def test_names_that_are_no_offsets_are_no_log_files(tmp_path: Path, stores: Any) -> None:
+    stores.Log(tmp_path / "commitlog", 4096).append(stores.some(5))
+    for name in ("9" * 20, "0" * 19 + "x", "0" * 21, "٠" * 20, ".lock"):
+        (tmp_path / "commitlog" / name).write_bytes(b"x" * 4096)
+    assert len(read(opened(tmp_path))[0]) == 5
+
+
+def test_an_error_of_a_urls_file_system_names_the_file_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("no such key")
+
+    monkeypatch.setattr(MemoryFileSystem, "ls", fails)
+    storage = Storage.of("memory://shop/store", {"token": "secret"})
+    with pytest.raises(PathError, match="memory://shop/store cannot be read: no such key"):
+        storage.list()
+    assert "secret" not in repr(storage)
+
+
 def test_a_missing_file_a_cut_one_and_one_that_is_too_long_are_damage(tmp_path: Path, stores: Any) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(120))
@@ -163,6 +196,15 @@ def test_a_missing_file_a_cut_one_and_one_that_is_too_long_are_damage(tmp_path: 
     assert any(start <= 3 * 4096 + 2000 and end == 4 * 4096 for start, end in damage)
     assert set(rows) < {m.body for m in stores.some(120)}
     assert len(rows) > 70
+
+
+def test_two_files_with_one_missing_between_have_the_size_that_they_have(tmp_path: Path, stores: Any) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    log.append(stores.some(50))
+    log.path(4096).unlink()
+    rows, damage = read(opened(tmp_path), 1000)
+    assert damage == [(4096, 8192)]
+    assert len(rows) > 20
 
 
 def test_a_copy_without_the_zeros_at_its_ends_is_whole(tmp_path: Path, stores: Any) -> None:

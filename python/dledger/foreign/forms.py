@@ -25,6 +25,7 @@ LAYOUTS: Final = ("rocketmq", "dledger")
 COMMITLOG: Final = "commitlog"
 DLEDGER: Final = "dledger"
 NAME_DIGITS: Final = 20
+LAST_OFFSET: Final = (1 << 63) - (1 << 32)
 PAIR: Final = struct.Struct(">iI")
 
 
@@ -109,8 +110,8 @@ def hint(layout: str) -> str:
 
 
 def is_log_name(name: str) -> bool:
-    """Whether this is 20 ASCII digits: the offset of a file's first byte."""
-    return len(name) == NAME_DIGITS and name.isascii() and name.isdigit()
+    """Whether this is 20 ASCII digits: the offset of a file's first byte, which has 64 bits."""
+    return len(name) == NAME_DIGITS and name.isascii() and name.isdigit() and int(name) <= LAST_OFFSET
 
 
 class Place:
@@ -164,8 +165,9 @@ def _kind(storage: Storage, listing: Listing) -> str:
 
 
 def _laid_out(storage: Storage, found: Mapping[str, Place]) -> Iterator[Form]:
-    divided = min(found[DLEDGER].names) if DLEDGER in found else None
-    last = max(found[COMMITLOG].names) if COMMITLOG in found else -1
+    used = {name: place.used(storage) for name, place in found.items()}
+    divided = used[DLEDGER][0] if DLEDGER in used else None
+    last = used[COMMITLOG][-1] if COMMITLOG in used else -1
     if divided is not None and last >= divided:
         raise PathError(
             f"{storage.url} has two logs of which none goes on where the other one ends: that of DLedger mode begins "
@@ -175,12 +177,12 @@ def _laid_out(storage: Storage, found: Mapping[str, Place]) -> Iterator[Form]:
     file_size = _file_size(found)
     for name in (COMMITLOG, DLEDGER):
         if name in found:
-            yield _form(name, found[name], found[name].used(storage), file_size, divided if name == COMMITLOG else None)
+            yield _form(name, found[name], used[name], file_size, divided if name == COMMITLOG else None)
 
 
 def _file_size(found: Mapping[str, Place]) -> int:
     """Bytes that each file should have. Some may be cut, and copies may lack the zeros at their ends."""
-    starts = sorted(start for place in found.values() for start in place.names)
+    starts = sorted({start for place in found.values() for start in place.names})
     sizes = [size for place in found.values() for size in place.sizes.values()]
     most = max(sizes)
     steps = [second - first for first, second in itertools.pairwise(starts)]

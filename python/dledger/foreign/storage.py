@@ -34,7 +34,7 @@ class Storage:
 
     url: str
     """An absolute path, or a URL."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Of fsspec's file system: credentials and the like. Never part of a message."""
 
     @staticmethod
@@ -154,6 +154,9 @@ class Storage:
             yield
         except PathError:
             raise
-        except OSError as error:
-            what = "is gone or never was" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
+        except Exception as error:  # a URL's file system has errors of its own
+            if self.is_local and not isinstance(error, OSError):
+                raise
+            why = str(error) or type(error).__name__
+            what = "is gone or never was" if isinstance(error, FileNotFoundError) else f"cannot be read: {why}"
             raise PathError(f"{self.join(path)} {what}") from error

@@ -78,7 +78,7 @@ class FileReader:
         self._doubted = -1
         places: dict[str, Any] = {"file_end": span.file_end, "data_end": span.data_end}
         self._scanner: Callable[..., Scanner] = partial(EntryScanner if entries else Scanner, check=check, **places)
-        batches = entry_batches if entries else column_batches
+        batches: Callable[..., Iterator[ColumnBatch]] = entry_batches if entries else column_batches
         self._walk: Callable[..., Iterator[ColumnBatch]] = partial(batches, columns=(), check=check, **places)
         more: dict[str, Any] = {} if entries else {"wanted": wanted}
         self._batches = partial(batches, columns=columns, check=check, batch_bytes=batch_bytes, **places, **more)
