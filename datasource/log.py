@@ -140,7 +140,7 @@ class Log:
             name = next((name for name in wanted if name not in there), wanted[0])
             raise TopicNotFound(
                 f"topic {name!r} does not exist in {self.options.address}; topics there: {self.some_names()}. Create "
-                f"it: dledger topics --create {name}, Client.create_topic({name!r}), or a write to it"
+                f"it: dledger topics create {name}, Client.create_topic({name!r}), or a write to it"
             ) from error
 
     def some_names(self) -> str:

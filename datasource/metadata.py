@@ -28,7 +28,8 @@ from dledger.datasource.log import Address, Log
 from dledger.datasource.option_table import BATCH
 from dledger.datasource.options import need_group, parse_options
 from dledger.datasource.sql import HINT
-from dledger.errors import ConfigError
+from dledger.errors import ConfigError, TopicNotFound
+from dledger.messages.client import TopicInfo
 
 Row = dict[str, Any]
 CHUNK_ROWS: Final = 10_000
@@ -36,7 +37,7 @@ CHUNK_ROWS: Final = 10_000
 _OFFSETS: Final = "topic string, partition int, beginOffset bigint, endOffset bigint"
 SCHEMAS: Final = {
     "topics": "topic string, topicId bigint, logId string, partitions int, records bigint, bytes bigint, "
-    "newest timestamp, settings map<string,string>",
+    "newest timestamp, settings map<string,string>, type string, schemaVersion int, schema string",
     "partitions": f"{_OFFSETS}, records bigint, bytes bigint, newest timestamp",
     "groups": "groupId string, topic string, partition int, offset bigint, beginOffset bigint, endOffset bigint, "
     "lag bigint, lagBytes bigint, lagSeconds double, committed timestamp, holdsRetention boolean",
@@ -113,6 +114,7 @@ def _topics(client: Client, _: int) -> list[Row]:
         info.name: {
             "topic": info.name, "topicId": info.topic_id, "logId": info.log_id, "partitions": info.partitions,
             "records": 0, "bytes": 0, "newest": None, "settings": list(info.settings.items()),
+            "type": "typed" if info.typed else "raw", **_newest_schema(client, info),
         }
         for info in client.topics()
     }  # fmt: skip
@@ -122,6 +124,16 @@ def _topics(client: Client, _: int) -> list[Row]:
             row["bytes"] += part.bytes
             row["newest"] = max(row["newest"] or 0, part.newest_us) or None
     return list(rows.values())
+
+
+def _newest_schema(client: Client, info: TopicInfo) -> Row:
+    """Of a typed topic; nothing of one without any yet, or that was deleted since it was listed."""
+    try:
+        versions = client.schemas(info) if info.typed else []
+    except TopicNotFound:
+        versions = []
+    text = ", ".join(map(str, versions[-1].fields)) if versions else None
+    return {"schemaVersion": len(versions) or None, "schema": text}
 
 
 def _partitions(client: Client, _: int) -> list[Row]:

@@ -293,7 +293,7 @@ class Partitions:
             if not self.sink.create_topic:
                 raise TopicNotFound(
                     f"topic {topic!r} does not exist in {self.sink.address.bootstrap_servers}: create it "
-                    "(dledger topics --create, Client.create_topic), or set option 'createTopic' to true"
+                    "(dledger topics create, Client.create_topic), or set option 'createTopic' to true"
                 ) from error
         with suppress(TopicExists):  # another task was first
             partitions = self.sink.create_partitions or 1

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dledger import Client, EmbeddedGroup
+from dledger.batch.columns import Array, Atom, Columns, Field
 from dledger.cli.main import main
 
 pytestmark = pytest.mark.cluster
@@ -44,6 +45,49 @@ def test_topic_is_created_listed_and_deleted(group: EmbeddedGroup) -> None:
     assert "records stay in their partition" in fewer.stderr
     out("topics", "delete", "orders", "--yes", "-b", servers)
     assert json.loads(out("topics", "list", "--json", "-b", servers)) == []
+
+
+def test_topics_show_their_type_and_a_typed_one_its_columns_of_any_version(group: EmbeddedGroup) -> None:
+    servers = group.bootstrap_servers
+    first = (Field("id", Atom("long"), nullable=False), Field("at", Atom("timestamp")))
+    with Client(servers) as client:
+        client.create_topic("plain")
+        client.append("plain", [b"a", b"b"], timestamps=[5, 1_700_000_000_000_001])
+        info = client.create_topic("clicks", 2, type="typed", description="who went [where]")
+        client.create_topic("empty", type="typed")
+        client.evolve_schema(info, 0, Columns(first, key="id", time="at"))
+        more = Columns((*first, Field("[path]", Array(Atom("string")))), key="id", time="at")
+        client.evolve_schema(info, 1, more)
+    listed = json.loads(out("topics", "list", "--json", "-b", servers))
+    assert [(row["topic"], row["type"], row["schema_version"], row["partition"]) for row in listed] == [
+        ("clicks", "typed", 2, 0), ("clicks", "typed", 2, 1), ("empty", "typed", 0, 0), ("plain", "raw", None, 0)
+    ]  # fmt: skip
+    lines = [line.split() for line in out("topics", "list", "-b", servers).splitlines()]
+    assert ["clicks", "typed", "v2", "0", "0", "0", "0"] in lines
+    assert ["plain", "raw", "-", "0", "0", "2", "2"] in lines
+    told = json.loads(out("topics", "show", "clicks", "--json", "-b", servers))
+    assert (told["type"], told["records"], len(told["partitions"])) == ("typed", 0, 2)
+    assert told["settings"]["description"] == "who went [where]"
+    assert told["schema"]["columns"] == [
+        {"name": "id", "type": "bigint", "nullable": False}, {"name": "at", "type": "timestamp", "nullable": True},
+        {"name": "[path]", "type": "array<string>", "nullable": True},
+    ]  # fmt: skip
+    assert (told["schema"]["version"], told["schema"]["key"], told["schema"]["time"]) == (2, "id", "at")
+    assert told["schema"]["spark"]["fields"][2]["type"]["elementType"] == "string"
+    text = out("topics", "show", "clicks", "--schema-version", "1", "-b", servers)
+    assert all(word in text for word in ("who went [where]", "v1 of v2", "event time", "bigint"))
+    assert "path" not in text
+    assert "[path]" in out("topics", "show", "clicks", "-b", servers)
+    plain = json.loads(out("topics", "show", "plain", "--json", "-b", servers))
+    assert (plain["type"], plain["schema"], plain["records"]) == ("raw", None, 2)
+    assert plain["partitions"][0]["newest"] == "2023-11-14T22:13:20.000001+00:00"
+    assert plain["bytes"] == plain["partitions"][0]["bytes"] > 0
+    assert "the first frame" in out("topics", "show", "empty", "-b", servers)
+    assert "has the versions 1 to 2" in run("topics", "show", "clicks", "--schema-version", "3", "-b", servers).stderr
+    assert "is raw" in run("topics", "show", "plain", "--schema-version", "1", "-b", servers).stderr
+    assert run("topics", "show", "nowhere", "-b", servers).exit_code == 2
+    for name in ("plain", "clicks", "empty"):
+        out("topics", "delete", name, "--yes", "-b", servers)
 
 
 def test_lines_are_appended_and_read_back(group: EmbeddedGroup) -> None:

@@ -118,7 +118,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row])
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)  # a name may look like markup
     if not console.is_terminal:
         console.width = 400  # whoever reads it wants whole words
     console.print(table)
