@@ -14,11 +14,22 @@ import pytest
 import dledger
 from dledger.cli.main import main
 from dledger.config import ClientConfig, GroupConfig, NodeConfig
-from dledger.datasource.option_table import OPTIONS
+from dledger.datasource.option_table import MEANT, OPTIONS
+from dledger.datasource.options import parse_options
+from dledger.errors import UnknownOption
 
 TOP = Path(__file__).resolve().parents[2]
 DOCS = [TOP / "README.md", TOP / "examples" / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 PROMISES = [f"P{n}" for n in range(1, 14)]
+KAFKA_OPTIONS = {
+    "assign", "endingoffsets", "endingoffsetsbytimestamp", "endingtimestamp", "failondataloss",
+    "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix", "includeheaders",
+    "kafka.bootstrap.servers", "kafka.group.id", "kafkaconsumer.polltimeoutms", "maxoffsetspertrigger",
+    "maxrecordsperpartition", "maxtriggerdelay", "minoffsetspertrigger", "minpartitions", "startingoffsets",
+    "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "startingtimestamp", "subscribe",
+    "subscribepattern", "topic",
+}  # fmt: skip
+"""What the code of Spark's Kafka connector 4.2 looks for, in lower case."""
 
 
 def table(text: str, header: str) -> list[list[str]]:
@@ -136,6 +147,21 @@ def test_changelog_has_the_form_that_it_names() -> None:
     text = (TOP / "CHANGELOG.md").read_text()
     assert "keepachangelog.com" in text
     assert text.index("## [Unreleased]") < text.index("### Added")
+
+
+def test_every_option_of_the_kafka_connector_is_the_same_or_is_refused_with_its_name_here() -> None:
+    """docs/from-kafka.md: those of version 4.2, and those of Kafka's clients that have a counterpart."""
+    rows = table((TOP / "docs" / "from-kafka.md").read_text(), "Kafka's option | here | what differs")
+    here = {row[0].strip("`"): row[1].strip("`") for row in rows[:-1]}
+    same = {name for name, meant in here.items() if meant == "the same"}
+    assert same <= {option.name for option in OPTIONS}
+    assert {name.lower() for name in here} >= KAFKA_OPTIONS
+    assert {name.lower(): meant for name, meant in here.items() if meant != "the same"} == {
+        name: meant for name, meant in MEANT.items() if name != "group.id"
+    } | {"kafka.bootstrap.servers": "dledger.bootstrap.servers"}
+    for name in here.keys() - same:
+        with pytest.raises(UnknownOption, match=re.escape(f"'{here[name]}'")):
+            parse_options({name: "1"})
 
 
 def test_every_feature_of_the_kafka_connector_is_there_or_says_why_not() -> None:
