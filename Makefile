@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+KAFKA := $(VENV)/kafka
 SOURCES := pyproject.toml setup.py $(shell find python datasource streaming -name '*.py' -o -name 'py.typed')
 LINTED := python datasource streaming examples benchmarks tests setup.py
 TESTS ?= tests
@@ -14,7 +15,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills chaos sim mutants crash-points byte-flips disk-errors fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills chaos sim mutants crash-points byte-flips disk-errors kafka fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -67,6 +68,9 @@ byte-flips: $(VENV)/.package  ## change every byte of every file, one at a time:
 disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and ENOSPC (JSON=file)
 	@$(BIN)/python -m dledger.testing.disk_states errors $(if $(JSON),--json $(JSON))
 
+kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and back with Spark, and reconcile offsets and counts (needs Maven)
+	@$(SPARK_ENV) $(BIN)/python examples/from_kafka.py $(KAFKA)
+
 fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 sound, damaged and random inputs
 	@DLEDGER_FUZZ=$(or $(INPUTS),200000) $(BIN)/python -m pytest tests/rocketmq/test_rocketmq_fuzz.py
 
@@ -100,4 +104,13 @@ $(VENV)/.package: $(VENV)/.requirements $(SOURCES)
 	@rm -rf build
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--force-reinstall .
+	@touch $@
+
+$(KAFKA)/.jars: examples/kafka_copy/pom.xml
+	@command -v mvn >/dev/null || { \
+		echo "make kafka fetches a Kafka broker and Spark's connector with Maven; on Debian and Ubuntu: apt install maven" >&2; exit 1; }
+	@rm -rf $(KAFKA) && mkdir -p $(KAFKA)
+	@for part in broker connector; do \
+		mvn --quiet --batch-mode -Dstyle.color=never --file $< --activate-profiles $$part dependency:copy-dependencies \
+			-DincludeScope=runtime -DoutputDirectory=$(abspath $(KAFKA))/$$part || exit 1; done
 	@touch $@
