@@ -227,6 +227,13 @@ def test_a_file_that_no_blank_closes_is_damaged_at_its_end_when_the_log_goes_on_
             assert [(d.start, d.end) for d in found] == damage
 
 
+def test_the_smallest_message_is_read_where_it_is_the_last_one(log: Log) -> None:
+    data = log([Message("T", physical_offset=0)], START).ljust(SIZE, b"\0")
+    assert of_file(data) == ([START], [])
+    reader = FileReader(lambda at, n: data[at - START : at - START + n], LogSpan(START, START + SIZE, START + SIZE))
+    assert reader.written_end(START) == START + 92
+
+
 def test_damage_at_the_end_of_the_log_is_looked_at_twice(log: Log, some: list[Message]) -> None:
     """Whoever reads while a broker writes can get the end of a message without its beginning."""
     data = log(some, START)

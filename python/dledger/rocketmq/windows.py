@@ -135,7 +135,7 @@ class FileReader:
         on: no checksum covers what stands behind a message's body, but topic and properties have no zeros in them.
         """
         data = self._read(batch.last, batch.end - batch.last)
-        if not self._scanner(data, batch.last).is_sound(batch.last):
+        if not self._scanner(data, batch.last, data_end=batch.end).is_sound(batch.last):
             return False
         if self._entries:
             return len(data) == HEADER_SIZE or data[-1] != 0
