@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from dledger.testing.checkers.anomaly import Anomaly
 from dledger.testing.checkers.history import NEVER, Kind, Operation, Outcome, in_pieces
 from dledger.testing.checkers.linearizability import TooHard, check_linearizable
 from dledger.testing.checkers.notation import parse, show
+from dledger.testing.sim.rng import Rng
 
 HISTORIES = Path(__file__).parent / "histories"
 
@@ -50,6 +52,33 @@ def test_search_agrees_with_trying_every_order(text: str) -> None:
     """Up to seven calls: every order of every choice of unanswered appends, by a model of five lines."""
     history = parse(text)
     assert (check_linearizable(history) is None) == explains_some_order(history)
+
+
+def test_search_agrees_with_trying_every_order_of_random_calls() -> None:
+    """600 histories of five calls, most of them appends of one or two records that were told no offset."""
+    rng, explained = Rng(1), 0
+    for _ in range(600):
+        history = random_history(rng)
+        is_explained = check_linearizable(history) is None
+        assert is_explained == explains_some_order(history), show(history)
+        explained += is_explained
+    assert 100 < explained < 500
+
+
+def random_history(rng: Rng) -> list[Operation]:
+    history = []
+    for at in range(5):
+        begin = rng.below(10)
+        asked: dict[str, Any] = {"session": f"s{at}", "topic": "t", "partition": 0, "invoked_ns": begin,
+                 "returned_ns": begin + 1 + rng.below(10)}  # fmt: skip
+        if rng.chance(400_000):
+            history.append(Operation(Kind.END, **asked, outcome=Outcome.OK, start=rng.below(4)))
+        else:
+            outcome = rng.pick((Outcome.OK, Outcome.UNKNOWN))
+            start = rng.below(3) if outcome is Outcome.OK and rng.chance(300_000) else -1
+            values = (2 * at, 2 * at + 1)[: rng.between(1, 2)]
+            history.append(Operation(Kind.APPEND, **asked, outcome=outcome, start=start, values=values))
+    return history
 
 
 def explains_some_order(history: list[Operation]) -> bool:
@@ -116,6 +145,16 @@ def test_long_history_with_unanswered_appends_is_searched() -> None:
     assert check_linearizable([*history, read]) is None
     wrong = [replace(op, start=op.start + 2) if op is last else op for op in history]
     assert check_linearizable([*wrong, read]) is not None
+
+
+def test_unanswered_appends_of_one_size_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 single records without an answer, 20 of which fill a hole: that could be any 20."""
+    monkeypatch.setattr("dledger.testing.checkers.linearizability.MAX_CONFIGURATIONS", 100)
+    history = [Operation(Kind.APPEND, f"w{at}", "t", 0, at, values=(at,)) for at in range(60)]
+    history.append(Operation(Kind.APPEND, "v", "t", 0, 100, 101, Outcome.OK, values=(60,), start=20))
+    assert check_linearizable(history) is None
+    history.append(Operation(Kind.END, "r", "t", 0, 102, 103, Outcome.OK, start=62))
+    assert check_linearizable(history) is not None
 
 
 def test_too_many_unanswered_appends_without_a_read_are_given_up_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

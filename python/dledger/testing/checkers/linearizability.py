@@ -10,7 +10,8 @@ because its answers tell offsets:
   that long, and at no other moment;
 - reads and end offsets change nothing, so each may happen as soon as one can: no need to try it later too;
 - only an append without an answer whose values nobody read can happen anywhere or never. It can only fill a hole
-  between known places, so configurations branch there and nowhere else; those that are alike become one.
+  between known places, so configurations branch there and nowhere else; those that are alike become one;
+- of two such appends of one size nobody can tell which one happened, so the one goes first that has to return first.
 
 Calls that promise nothing about freshness (``stale``) and reads below the end only have to be explained by the log's
 contents and by its length when they return.
@@ -18,7 +19,7 @@ contents and by its length when they return.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -72,8 +73,8 @@ class _Search:
     """By start: appends that were invoked and are not below every configuration yet."""
     starts: list[int] = field(default_factory=list)
     """Of all appends with a known place, sorted."""
-    loose: dict[int, _Append] = field(default_factory=dict)
-    """Invoked appends without a known place."""
+    loose: dict[int, list[_Append]] = field(default_factory=dict)
+    """By size: invoked appends without a known place, those first that must happen first."""
     observing: dict[int, _Observation] = field(default_factory=dict)
     """Invoked, and not returned."""
 
@@ -92,9 +93,11 @@ class _Search:
         room = self.starts[place] - at.length if place < len(self.starts) else None
         if room == 0:
             return
-        for append in self.loose.values():
-            if append.number not in at.happened and (room is None or append.size <= room):
-                yield self.settle(at.length + append.size, at.happened | {append.number})
+        for size, loose in self.loose.items():
+            if room is None or size <= room:
+                append = next((append for append in loose if append.number not in at.happened), None)
+                if append is not None:
+                    yield self.settle(at.length + size, at.happened | {append.number})
 
     def reach(self, configurations: Iterable[Configuration], goal: _Append | _Observation) -> set[Configuration]:
         """The configurations in which ``goal`` has happened, by way of as many other calls as need be."""
@@ -160,7 +163,7 @@ def _begin(search: _Search, call: _Append | _Observation) -> None:
     if isinstance(call, _Observation):
         search.observing[call.number] = call
     elif call.start is None:
-        search.loose[call.number] = call
+        insort(search.loose.setdefault(call.size, []), call, key=_deadline)
     else:
         search.known[call.start] = call
 
@@ -171,19 +174,23 @@ def _end(
     """The call has returned: nobody needs to remember that it has happened."""
     if isinstance(call, _Append) and call.start is not None:
         return reached  # it stays among the known: other configurations may not be beyond it yet
-    search.observing.pop(call.number, None)
-    search.loose.pop(call.number, None)
+    if isinstance(call, _Observation):
+        del search.observing[call.number]
+    else:
+        search.loose[call.size].remove(call)
     return {Configuration(at.length, at.happened - {call.number}) for at in reached}
 
 
 def _events(calls: Sequence[_Append | _Observation]) -> list[tuple[bool, _Append | _Observation]]:
     """Calls (False) and returns (True) in time; at one moment calls come first, so that they overlap."""
     events = [(call.operation.invoked_ns, False, call.number, call) for call in calls]
-    events += [
-        (call.operation.returned_ns, True, call.number, call) for call in calls
-        if call.operation.outcome is Outcome.OK and call.operation.returned_ns != NEVER
-    ]  # fmt: skip
+    events += [(_deadline(call), True, call.number, call) for call in calls if _deadline(call) != NEVER]
     return [(is_return, call) for _, is_return, _, call in sorted(events, key=lambda event: event[:3])]
+
+
+def _deadline(call: _Append | _Observation) -> int:
+    """By when it must have happened."""
+    return call.operation.returned_ns if call.operation.outcome is Outcome.OK else NEVER
 
 
 def _explain(call: _Append | _Observation, configurations: Iterable[Configuration]) -> Finding:
