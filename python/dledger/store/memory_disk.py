@@ -65,6 +65,8 @@ class MemoryDisk:
         self.durable_names: dict[Path, Inode] = {}
         self.pending_names: list[tuple[Path, Path | None, Inode | None]] = []
         """Changes of names that no directory sync covers: (directory, path, inode or None for gone)."""
+        self.layout = 0
+        """Another number after every change of what all files together take."""
         self.directories: set[Path] = set()
         self.failures: list[Failure] = []
         self.locked: set[Path] = set()
@@ -123,6 +125,7 @@ class MemoryDisk:
             _apply(self.durable_names, path, target, inode)
         self.pending_names.clear()
         self.names = dict(self.durable_names)
+        self.layout += 1
         for inode in {id(node): node for node in self.names.values()}.values():
             _cut_power(inode, choose)
 
@@ -158,11 +161,13 @@ class MemoryDisk:
         self.check("rename", target)
         inode = self.names.pop(source)
         self.names[target] = inode
+        self.layout += 1
         self.pending_names.append((source, target, inode))
 
     def unlink(self, path: Path) -> None:
         self.check("unlink", path)
         del self.names[path]
+        self.layout += 1
         self.pending_names.append((path, None, None))
 
     def fsync_dir(self, path: Path) -> None:
@@ -251,6 +256,7 @@ class MemoryFile:
         if end > len(inode.written):
             inode.written.extend(bytes(end - len(inode.written)))
             inode.resized = True
+            self._disk.layout += 1
         inode.written[offset:end] = data
         if data:
             inode.dirty.update(range(offset // SECTOR, (end - 1) // SECTOR + 1))
@@ -286,6 +292,7 @@ class MemoryFile:
         if size < len(inode.written):
             inode.dirty = {sector for sector in inode.dirty if sector * SECTOR < size}
             del inode.written[size:]
+            self._disk.layout += 1
             inode.durable = inode.durable[:size] if len(inode.durable) > size else inode.durable
         else:
             self._grow(size)
@@ -303,6 +310,7 @@ class MemoryFile:
         inode = self._inode
         old = len(inode.written)
         inode.written.extend(bytes(size - old))
+        self._disk.layout += 1
         inode.dirty |= set(range(old // SECTOR, (size - 1) // SECTOR + 1))
 
     def size(self) -> int:

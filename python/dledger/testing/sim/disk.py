@@ -48,6 +48,8 @@ class SimDisk(MemoryDisk):
         self._rng = rng
         self._counts = counts
         self._loop: SimLoop | None = None
+        self._used = 0, 0
+        """`layout`, and what `used` was then."""
 
     def plug(self, loop: SimLoop) -> None:
         """A process begins to use it."""
@@ -61,6 +63,7 @@ class SimDisk(MemoryDisk):
     def unplug(self) -> None:
         """Its process is gone."""
         self.powered = False
+        self._stopped_ms = self.now_ms
         self._loop = None
 
     def check(self, operation: str, path: Path) -> Failure | None:
@@ -75,7 +78,6 @@ class SimDisk(MemoryDisk):
                 loop.spent_ns += self._rng.between(self.sync_ns // 2, self.sync_ns * 3 // 2)
             else:
                 loop.spent_ns += WRITE_NS
-            self.now_ms = loop.clock.wall_us() // 1000
             if self.kill_in:
                 self.kill_in -= 1
                 if not self.kill_in:
@@ -120,12 +122,25 @@ class SimDisk(MemoryDisk):
         self._counts.bite("misdirected write")
         return place
 
+    @property
+    def now_ms(self) -> int:
+        """What the clock of its host shows, as long as a process uses the disk."""
+        return self._stopped_ms if self._loop is None else self._loop.clock.wall_us() // 1000
+
+    @now_ms.setter
+    def now_ms(self, value: int) -> None:
+        self._stopped_ms = value
+
     # --- space --------------------------------------------------------------------------------------------------
 
     @property
     def used(self) -> int:
         """Bytes of all files."""
-        return sum([len(inode.written) for inode in self.names.values()])
+        layout, used = self._used
+        if layout != self.layout:
+            used = sum([len(inode.written) for inode in self.names.values()])
+            self._used = self.layout, used
+        return used
 
     @property
     def free(self) -> int:
@@ -151,6 +166,7 @@ class SimDisk(MemoryDisk):
             path: Inode(bytearray(data), bytearray(data), mtime_ms=self.now_ms) for path, data in image.items()
         }
         self.durable_names = dict(self.names)
+        self.layout += 1
         self.pending_names.clear()
         self.boots += 1
 
@@ -167,6 +183,7 @@ class SimDisk(MemoryDisk):
             _apply(self.durable_names, path, target, inode)
         self.pending_names.clear()
         self.names = dict(self.durable_names)
+        self.layout += 1
         odds = rng.pick((0, 500_000, 500_000, 900_000, 1_000_000))
         for inode in self.names.values():
             self._cut(inode, odds)

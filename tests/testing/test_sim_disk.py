@@ -1,0 +1,70 @@
+"""The simulated disk: what it tells of its room and its clock is what its files and its host make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dledger.testing.sim.cluster import World
+from dledger.testing.sim.disk import SimDisk
+from dledger.testing.sim.loop import MS, Clock
+from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.settings import Plan
+
+ROOT = Path("/sim/data")
+
+
+def plugged() -> tuple[World, SimDisk]:
+    plan = Plan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0)
+    world = World(1, plan, 10, watching=False)
+    disk = SimDisk("n0", Rng(2), world.counts, 1 << 20, 512)
+    disk.plug(world.new_loop("n0", Clock(world.scheduler)))
+    return world, disk
+
+
+def change(disk: SimDisk, rng: Rng) -> str:
+    path, size = ROOT / f"f{rng.below(6)}", rng.below(3000)
+    kind = rng.pick(("write", "truncate", "fallocate", "rename", "unlink", "fsync_dir", "power", "put back"))
+    if kind == "fsync_dir":
+        disk.fsync_dir(ROOT)
+    elif kind == "power":
+        disk.cut_power()
+    elif kind == "put back" and rng.chance(100_000):
+        disk.put_back(disk.image())
+    elif kind == "rename" and disk.exists(path):
+        disk.rename(path, ROOT / f"f{rng.below(6)}")
+    elif kind == "unlink" and disk.exists(path):
+        disk.unlink(path)
+    elif kind == "write":
+        disk.open(path, create=True).pwritev([bytes(size)], rng.below(2000))
+    elif kind == "truncate":
+        disk.open(path, create=True).truncate(size)
+    elif kind == "fallocate":
+        disk.open(path, create=True).fallocate(size)
+    return kind
+
+
+def test_disk_knows_after_every_change_what_its_files_take() -> None:
+    _, disk = plugged()
+    rng, seen = Rng(3), set()
+    for _ in range(3000):
+        kind = change(disk, rng)
+        files = sum(len(inode.written) for inode in disk.names.values())
+        assert disk.used == files, kind
+        assert disk.free == disk.total - files
+        seen.add(files)
+    assert len(seen) > 500
+
+
+def test_files_bear_the_time_of_their_host_when_they_are_written() -> None:
+    world, disk = plugged()
+    path = ROOT / "f"
+    file = disk.open(path, create=True)
+    world.scheduler.run(40 * MS)
+    file.pwritev([b"a"], 0)
+    begun = disk.mtime_ms(path)
+    world.scheduler.run(90 * MS)
+    file.pwritev([b"b"], 1)
+    assert disk.mtime_ms(path) == begun + 50
+    disk.unplug()
+    world.scheduler.run(200 * MS)
+    assert disk.now_ms == begun + 50
