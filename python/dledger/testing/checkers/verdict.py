@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dledger.testing.checkers.anomaly import Finding
-from dledger.testing.checkers.history import Operation, Outcome
+from dledger.testing.checkers.history import Operation, Outcome, in_pieces
 from dledger.testing.checkers.linearizability import TooHard, check_linearizable
 from dledger.testing.checkers.log_checker import check_log
 from dledger.testing.checkers.places import WRITES
@@ -52,10 +52,12 @@ def check_history(history: Iterable[Operation]) -> Verdict:
         ValueError: two writes have a value in common: the history's writer is wrong, not the log.
     """
     operations = list(history)
+    pieces = list(in_pieces(operations))
     by_partition: dict[tuple[str, int], list[Operation]] = {}
-    verdict = Verdict(check_log(operations), len(operations))
+    verdict = Verdict(check_log(pieces), len(operations))
+    for piece in pieces:
+        by_partition.setdefault((piece.topic, piece.partition), []).append(piece)
     for operation in operations:
-        by_partition.setdefault((operation.topic, operation.partition), []).append(operation)
         if operation.outcome is Outcome.UNKNOWN:
             verdict.unknown += 1
         elif operation.outcome is Outcome.OK and operation.kind in WRITES:

@@ -40,6 +40,7 @@ class Life:
         self.client = AsyncClient(",".join(addresses), environment=machine, **plan.client)
         self._plan = plan
         self._writer = self.workload.new_writer()
+        self._known = self.workload.known
         self._values = 0
         self._positions: dict[tuple[str, int], int] = {}
         self._producers: dict[str, AsyncProducer] = {}
@@ -95,7 +96,9 @@ class Life:
         count = self._rng.spread(1, self._plan.most_records)
         numbers = tuple(value_id(self._writer, self._values + at) for at in range(count))
         self._values += count
-        return numbers, [encode_value(number, self._plan.value_bytes) for number in numbers]
+        values = [encode_value(number, self._plan.value_bytes) for number in numbers]
+        self._known.update(zip(values, numbers, strict=True))
+        return numbers, values
 
     def _ended(self, call: Call, what: str, error: DLedgerError) -> None:
         if error.definite:
@@ -250,10 +253,13 @@ class Life:
         call = self.workload.recorder.begin(Kind.READ, self.session, topic.name, partition, start=start)
         values: list[int] = []
         offsets: list[int] = []
+        known = self._known
         try:
             async for batch in self.client.read(topic.name, partition, start):
                 offsets += batch.column("offset").to_pylist()
-                values += [decode_value(value) for value in batch.column("value").to_pylist()]
+                for value in batch.column("value").to_pylist():
+                    number = known.get(value)
+                    values.append(decode_value(value) if number is None else number)
                 if len(values) >= most:
                     break
             else:

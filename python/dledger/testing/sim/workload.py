@@ -36,6 +36,8 @@ class Workload:
         self.acknowledged = 0
         self.records = 0
         self.working = True
+        self.known: dict[bytes, int] = {}
+        """The bytes of every value that was to be written, and its number."""
         self._writers = 0
 
     def boot(self) -> None:
