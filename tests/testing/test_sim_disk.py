@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dledger.testing.sim.cluster import World
 from dledger.testing.sim.disk import SimDisk
 from dledger.testing.sim.loop import MS, Clock
@@ -68,3 +70,19 @@ def test_files_bear_the_time_of_their_host_when_they_are_written() -> None:
     disk.unplug()
     world.scheduler.run(200 * MS)
     assert disk.now_ms == begun + 50
+
+
+@pytest.mark.parametrize("part", ["data", "index"])
+def test_writes_that_are_to_go_astray_do_so_one_after_the_other_where_the_file_goes_as_far(part: str) -> None:
+    _, disk = plugged()
+    other = {"data": "index", "index": "data"}[part]
+    file = disk.open(Path("/sim") / part / "f", create=True)
+    file.fallocate(4096)
+    disk.misdirect[part] += [512, -512]
+    disk.open(Path("/sim") / other / "f", create=True).pwritev([b"z"], 0)
+    for letter, offset in ((b"a", 100), (b"b", 700), (b"c", 4000), (b"d", 300), (b"e", 1000)):
+        file.pwritev([letter], offset)
+    found = {at: byte for at, byte in enumerate(file.pread(4096, 0)) if byte}
+    assert found == {100: ord("a"), 700 - 512: ord("b"), 4000: ord("c"), 300 + 512: ord("d"), 1000: ord("e")}
+    assert disk.rotten
+    assert disk.strays  # at this moment

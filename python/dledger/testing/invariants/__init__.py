@@ -28,12 +28,14 @@ I12  nothing is applied or served above the commit index                        
 I13  a read index covers everything that anybody had committed when the read was asked for;          reads
      catalogs never go back; sessions of clients: I26
 I14  no entry is cut that the node, in any of its lives, or the group has called committed           logs
-I15  the front of a log goes forward, and not over what is not committed; over restarts              logs
+I15  the front of a log goes forward, and not over what is not committed, not in a saved catalog,     logs,
+     needed by a transaction, or missing on another member's disk; over restarts                     at_rest
 I16  a producer's batches are there once, in order, and none of a fenced session                     commit
 I17  who counts changes one member at a time, by committed entries, and for all nodes alike          members
 I18  a leader that looks at the clock and has not heard a quorum for an election time is none        reads
 I19  entries in memory, pending bytes, pushes and their windows within their limits                  messages
-I20  no wrong byte leaves a store; at the end every log is read from its first entry to its last     storage
+I20  no wrong byte leaves a store, and it serves every sound entry; at the end every log is read      storage,
+     from its first entry to its last; behind its end its files hold nothing                         at_rest
 I21  no message, effect or write of the store after a fatal error                                    messages,
                                                                                                      storage,
                                                                                                      watch

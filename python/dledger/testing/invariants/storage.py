@@ -82,12 +82,16 @@ class Storage:
             raise Broken("I21", f"{view} goes on writing after {view.server._error}")
 
     def read_all(self, view: View) -> int:
-        """I20, at the end: the whole log of a node is what was committed, or said to be damaged. Returns its last."""
+        """I20, at the end: the whole log of a node is what was committed, or said to be damaged. Returns its last.
+
+        Where the disk was told to lie, entry by entry: each is looked up in the index then.
+        """
         store, index = view.store, int(view.store.begin_index)
         last = min(view.log.committed_index, store.end.position.index)
+        at_once = READ_BYTES if not getattr(view.server._disk, "rotten", False) else 1
         while index <= last:
             try:
-                found = store.read(Index(index), READ_BYTES, Index(last + 1))
+                found = store.read(Index(index), at_once, Index(last + 1))
             except CorruptEntry:
                 self.faulty += 1
                 index += 1

@@ -52,11 +52,12 @@ class Terms:
 class Written:
     """An entry that some node took into its log."""
 
-    __slots__ = ("body_crc", "chain_crc", "end_pos")
+    __slots__ = ("body_crc", "chain_crc", "end_pos", "pos")
 
     def __init__(self, entry: Entry) -> None:
         self.chain_crc = entry.chain_crc
         self.body_crc = entry.body_crc
+        self.pos = entry.pos
         self.end_pos = entry.end_pos
 
 

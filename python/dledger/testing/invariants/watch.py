@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dledger.config import GroupConfig
+from dledger.errors import CorruptEntry
 from dledger.messages.entry import Entry
 from dledger.messages.peer import PeerMessage, VoteRequest, VoteResponse
 from dledger.raft.ready import IDLE, Ready
 from dledger.testing.checkers.history import Operation
 from dledger.testing.checkers.verdict import Verdict
+from dledger.testing.invariants.at_rest import AtRest
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.commit import Applied, Commits, Result
 from dledger.testing.invariants.election import Elections
@@ -53,6 +55,7 @@ class Watch:
         self.applied_log = Applied(truth)
         self.reads = ReadIndexes(truth)
         self.storage = Storage(truth)
+        self.at_rest = AtRest(truth)
         self.healing = Healing(truth, group.election_ms)
 
     # --- lives of nodes -----------------------------------------------------------------------------------------
@@ -66,6 +69,7 @@ class Watch:
             self.logs.started(view)
             self.commits.started(view)
             self.storage.started(view)
+            self.at_rest.ends(view)
             self.members.changed(view, self.views.values())
         return view
 
@@ -203,6 +207,21 @@ class Watch:
         """A node's store has read the bodies of entries, given as (index, pos, size), for a reader."""
         with self:
             self.storage.bodies(view, refs, bodies)
+
+    def called_damaged(self, view: View, error: CorruptEntry) -> None:
+        """A node's store does not serve an entry, because it is damaged."""
+        with self:
+            self.at_rest.called_damaged(view, error)
+
+    def was_cut(self, view: View) -> None:
+        """A node's store has cut its log."""
+        with self:
+            self.at_rest.ends(view)
+
+    def retained(self, view: View, begin: int) -> None:
+        """A node's store has let the entries before ``begin`` go."""
+        with self:
+            self.at_rest.retained(view, begin, self.views, self.memories)
 
     def saved(self, view: View, data: bytes, index: int) -> None:
         """A node saves its catalog as of ``index``."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dledger.catalog.results import CommandResult, DataResult
+from dledger.errors import CorruptEntry
 from dledger.messages.entry import Entry
 from dledger.messages.peer import PeerMessage
 from dledger.raft.ready import Ready
@@ -59,9 +60,14 @@ def _attach_store(watch: Watch, view: View, server: NodeServer) -> None:
     store: Any = server.store
     checkpoints: Any = server.checkpoints
     read, read_bodies, save = store.read, store.read_bodies, checkpoints.save
+    truncate, retain = store.truncate, store.retain
 
     def watched_read(begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
-        entries: list[Entry] = read(begin, max_bytes, end)
+        try:
+            entries: list[Entry] = read(begin, max_bytes, end)
+        except CorruptEntry as error:
+            watch.called_damaged(view, error)
+            raise
         watch.was_read(view, entries)
         return entries
 
@@ -70,11 +76,23 @@ def _attach_store(watch: Watch, view: View, server: NodeServer) -> None:
         watch.was_served(view, refs, bodies)
         return bodies
 
+    def watched_truncate(after: Index) -> None:
+        truncate(after)
+        watch.was_cut(view)
+
+    def watched_retain(*asked: Any, **how: Any) -> Index:
+        before = store.begin_index
+        begin: Index = retain(*asked, **how)
+        if begin > before:
+            watch.retained(view, begin)
+        return begin
+
     def watched_save(data: bytes, index: Index, *rest: Any) -> None:
         watch.saved(view, data, index)
         save(data, index, *rest)
 
     store.read, store.read_bodies, checkpoints.save = watched_read, watched_read_bodies, watched_save
+    store.truncate, store.retain = watched_truncate, watched_retain
 
 
 __all__ = ["attach"]

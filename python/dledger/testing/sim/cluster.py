@@ -74,8 +74,8 @@ class World:
         return self._broken or (self.watch.broken if self.watch is not None else None)
 
     def breaks(self, invariant: str, text: str, cause: BaseException | None = None) -> None:
-        """Note it, where raising it would only end a task."""
-        if self._broken is None:
+        """Note it, where raising it would only end a task, unless it comes of what the watch has seen."""
+        if self._broken is None and (self.watch is None or self.watch.broken is None):
             self._broken = Broken(invariant, text)
             self._broken.__cause__ = cause
 

@@ -129,12 +129,17 @@ class Damage:
         return f"gives {node.name} {'an older copy of its disk' if older else 'an empty disk'}"
 
     def misdirect(self) -> str:
-        """The next write to the log of a node goes to another place of the same file."""
+        """The next write to the log of a node, or some to its index, go to another place of the same file."""
         if not self._unlucky:
             return ""
         node = self._rng.pick(self._unlucky)
-        node.disk.misdirect = self._rng.pick((-4096, -512, 512, 4096))
-        return f"the next write of {node.name} to its log goes {node.disk.misdirect} bytes astray"
+        rng = self._rng
+        if rng.chance(500_000):
+            part, ways = "data", [rng.pick((-4096, -512, 512, 4096))]
+        else:  # what goes to a place behind is soon written over
+            part, ways = "index", [rng.pick((-4096, -512, -512, 512)) for _ in range(rng.between(1, 12))]
+        node.disk.misdirect[part][:] = ways
+        return f"the next writes of {node.name} to its {part} go astray, by bytes: {ways[::-1]}"
 
 
 __all__ = ["Damage"]

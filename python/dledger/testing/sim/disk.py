@@ -35,8 +35,10 @@ class SimDisk(MemoryDisk):
         self.powered = False
         self.kill_in = 0
         """The process dies in so many changes of the disk; 0: no."""
-        self.misdirect = 0
-        """The next write to a data file goes so many bytes away from its place; 0: no."""
+        self.misdirect: dict[str, list[int]] = {"data": [], "index": []}
+        """Of either kind of the log's files: how far from its place each of the next writes goes."""
+        self._strayed_ns = -1
+        """When a write went astray last."""
         self.kill_with_power = False
         self.rotten = False
         """Something on it is another thing than what was written."""
@@ -109,16 +111,18 @@ class SimDisk(MemoryDisk):
         return None
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
-        found = super().open(path, create)
-        return AstrayFile(self, found) if path.parent.name == "data" else found
+        found, ways = super().open(path, create), self.misdirect.get(path.parent.name)
+        return found if ways is None else AstrayFile(self, found, ways)
 
-    def astray(self, path: Path, size: int, offset: int) -> int:
-        """Where a write of ``size`` bytes really goes."""
-        way, place = self.misdirect, offset + self.misdirect
-        if not way or place < 0 or place + size > len(self.names[path].written):
+    def astray(self, path: Path, ways: list[int], size: int, offset: int) -> int:
+        """Where a write of ``size`` bytes really goes, if the file goes as far."""
+        place = offset + ways[-1]
+        if place < 0 or place + size > len(self.names[path].written):
             return offset
-        self.misdirect = 0
+        ways.pop()
         self.rotten = True
+        if self._loop is not None:
+            self._strayed_ns = self._loop.scheduler.now_ns
         self._counts.bite("misdirected write")
         return place
 
@@ -130,6 +134,12 @@ class SimDisk(MemoryDisk):
     @now_ms.setter
     def now_ms(self, value: int) -> None:
         self._stopped_ms = value
+
+    @property
+    def strays(self) -> bool:
+        """Whether it puts writes to other places now, so that what is mended may not be there either."""
+        now_ns = self._loop.scheduler.now_ns if self._loop is not None else -1
+        return any(self.misdirect.values()) or self._strayed_ns == now_ns
 
     # --- space --------------------------------------------------------------------------------------------------
 
@@ -216,11 +226,12 @@ class SimDisk(MemoryDisk):
 
 
 class AstrayFile:
-    """A data file of a `SimDisk`, whose writes may go to another place."""
+    """A file of a `SimDisk` whose writes may go to another place."""
 
-    def __init__(self, disk: SimDisk, file: DiskFile) -> None:
+    def __init__(self, disk: SimDisk, file: DiskFile, ways: list[int]) -> None:
         self._disk = disk
         self._file = file
+        self._ways = ways
         self.path = file.path
         self.pread = file.pread
         self.fdatasync = file.fdatasync
@@ -230,6 +241,6 @@ class AstrayFile:
         self.next_data = file.next_data
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        if self._disk.misdirect:
-            offset = self._disk.astray(self.path, sum(map(len, buffers)), offset)
+        if self._ways:
+            offset = self._disk.astray(self.path, self._ways, sum(map(len, buffers)), offset)
         self._file.pwritev(buffers, offset)

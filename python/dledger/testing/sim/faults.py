@@ -109,6 +109,8 @@ class Nemesis:
             node.drift = 0
             node.disk.hog = node.disk.kill_in = 0
             node.disk.failures.clear()
+            for ways in node.disk.misdirect.values():
+                ways.clear()
             node.disk.sync_ns = 500 * US
             if node.loop is not None:
                 node.loop.resume()

@@ -1,0 +1,105 @@
+"""The files of a log, looked at past its store: I15 what retention takes nobody needs, I20 what was cut is gone, and no
+sound entry is called damaged.
+
+They can be looked at on a simulated disk (`dledger.testing.sim.disk`). One that was told to rot (``rotten``), to fail
+(``harmed``) or to lose writes (``strays``) is left out where that explains what is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dledger.errors import CorruptEntry
+from dledger.messages.entry import body_is_sound, chain_is_sound, parse
+from dledger.store.segments import file_name
+from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.truth import Truth, Written
+from dledger.testing.invariants.view import Memory, View
+
+
+class AtRest:
+    """What the files of all nodes must hold, and what they may not."""
+
+    def __init__(self, truth: Truth) -> None:
+        self._truth = truth
+
+    def ends(self, view: View) -> None:
+        """I20: behind the end of a log its files hold nothing, or the next start would find it there."""
+        disk, end = _disk(view), view.store.end.end_pos
+        if disk is None or disk.rotten:
+            return
+        for start, data in _files(disk, view):
+            behind = data[max(end - start, 0) :]
+            if behind.count(0) != len(behind):
+                raise Broken("I20", f"{view} has a log up to {end}, and something behind it in {file_name(start)}")
+
+    def called_damaged(self, view: View, error: CorruptEntry) -> None:
+        """I20: an entry that its disk gives back as it was written is served, whatever else is damaged there."""
+        disk, index = _disk(view), error.index
+        if disk is None or disk.harmed or disk.strays or index < view.store.begin_index:
+            return
+        before = self._written(view, index - 1)
+        written = self._written(view, index)
+        first = index == view.store.begin_index
+        if written is None or not (first or (before is not None and self._is_sound(disk, view, index - 1, before))):
+            return
+        if self._is_sound(disk, view, index, written):
+            raise Broken("I20", f"{view} calls entry {index} damaged, which is sound on its disk: {error}")
+
+    def _written(self, view: View, index: int) -> Written | None:
+        term = view.terms.at(index)
+        return None if term is None else self._truth.written.get((index, term))
+
+    def _is_sound(self, disk: Any, view: View, index: int, written: Written) -> bool:
+        """Whether the entry's bytes on the disk are those that were written."""
+        files = _log_files(view)
+        start = written.pos - written.pos % files.file_size
+        inode = disk.names.get(files.directory / file_name(start))
+        if inode is None:
+            return False
+        try:
+            entry = parse(memoryview(bytes(inode.written[written.pos - start : written.end_pos - start])))
+        except ValueError:
+            return False
+        same = (entry.index, entry.pos, entry.chain_crc) == (index, written.pos, written.chain_crc)
+        before = self._written(view, index - 1)
+        return same and body_is_sound(entry) and (before is None or chain_is_sound(entry, before.chain_crc))
+
+    @staticmethod
+    def retained(view: View, begin: int, views: Mapping[str, View], memories: Mapping[str, Memory]) -> None:
+        """I15: retention takes nothing that this node may still replay, that an open transaction needs, or that another
+        node would have to be sent. One that lost its disk needs all there is, and gets the state instead."""
+        last, catalog = begin - 1, view.catalog
+        saved = view.server.checkpoints.oldest_index
+        if last > min(saved, view.log.committed_index):
+            raise Broken("I15", f"{view} lets entries up to {last} go, its catalog is saved as of {saved}")
+        if begin > catalog.retention_floor():
+            raise Broken("I15", f"{view} lets entries up to {last} go, {catalog.retention_floor()} is still needed")
+        for name, memory in memories.items():
+            other = views.get(name)
+            has = memory.durable if other is None else other.synced()
+            if has < last and memory.before is None:
+                raise Broken("I15", f"{view} lets entries up to {last} go, {name} has none behind {has}")
+
+
+def _disk(view: View) -> Any:
+    """The node's disk, if one can look into it."""
+    disk: Any = view.server._disk
+    return disk if hasattr(disk, "strays") else None
+
+
+def _log_files(view: View) -> Any:
+    store: Any = view.store
+    return store._data
+
+
+def _files(disk: Any, view: View) -> Iterator[tuple[int, bytearray]]:
+    """Each file of the log: its first byte's place in it, and its bytes."""
+    directory = _log_files(view).directory
+    for path, inode in disk.names.items():
+        if path.parent == directory and path.name.isdecimal():
+            yield int(path.name), inode.written
+
+
+__all__ = ["AtRest"]
