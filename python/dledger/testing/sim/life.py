@@ -20,7 +20,7 @@ from dledger.testing.sim.settings import PORT
 if TYPE_CHECKING:
     from dledger.testing.sim.workload import Client, Topic
 
-READ_RECORDS: Final = 200
+READ_RECORDS: Final = 100
 """A read asks for no more, so that long logs do not make all others slow."""
 
 

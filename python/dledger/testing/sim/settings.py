@@ -120,7 +120,7 @@ def _node(rng: Rng, faults: tuple[str, ...]) -> dict[str, Any]:
     return {
         **scrub,
         "flush": "sync" if safe else rng.pick(("sync", "sync", "async")),
-        "retention_bytes": rng.pick((0, 0, 100 * KIB)),
+        "retention_bytes": rng.pick((0, 0, 100 * KIB, 24 * KIB)),
         "disk_reserve_bytes": 256 * KIB,
         "max_client_bytes": rng.pick((8 * KIB, 1024 * KIB)),
         "cache_bytes": rng.pick((KIB, 32 * KIB, 1024 * KIB)),
