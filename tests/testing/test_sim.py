@@ -10,7 +10,9 @@ from collections import Counter
 import pytest
 
 from dledger.testing.sim import Outcome, run_seed
-from dledger.testing.sim.settings import FAULTS, UNPROMISED
+from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.run import SAFETY_MS
+from dledger.testing.sim.settings import FAULTS, UNPROMISED, draw_plan, in_time
 
 SEEDS = range(1, 17)
 SHORT_MS = 15_000
@@ -79,3 +81,15 @@ def test_a_kind_that_no_promise_covers_comes_only_when_asked(outcomes: list[Outc
     (kind,) = UNPROMISED
     assert not any(kind in outcome.config["faults"] for outcome in outcomes)
     assert kind in run_seed(3, safety_ms=5000, also=(kind,)).config["faults"]
+
+
+def test_two_thousand_seeds_are_twenty_hours_and_busy_ones_are_shorter() -> None:
+    """Beside the phases at the end, which take more than five seconds."""
+    plans = [draw_plan(rng, rng.between(*SAFETY_MS)) for rng in (Rng(seed).fork("plan") for seed in range(1, 2001))]
+    drawn, lengths = [plan.safety_ms for plan in plans], [in_time(plan) for plan in plans]
+    assert sum(lengths) + 2000 * 5500 > 20 * 3_600_000
+    assert all(length <= most for length, most in zip(lengths, drawn, strict=True))
+    shares = {(p.clients, p.think_ms): length / p.safety_ms for p, length in zip(plans, lengths, strict=True)}
+    assert shares[4, 200] == pytest.approx(0.5, abs=0.001)
+    assert shares[4, 1000] == shares[1, 4000] == 1
+    assert run_seed(3, safety_ms=5000).config["safety_ms"] == 5000

@@ -16,12 +16,12 @@ from dledger.testing.sim.life import Life
 from dledger.testing.sim.loop import MS, SECOND, SimLoop
 from dledger.testing.sim.outcome import Outcome, Violation
 from dledger.testing.sim.rng import Rng
-from dledger.testing.sim.settings import Plan, draw_plan
+from dledger.testing.sim.settings import Plan, draw_plan, in_time
 from dledger.testing.sim.story import KEPT, Scribe
 from dledger.testing.sim.workload import Workload, final_reader
 
-SAFETY_MS: Final = (16_000, 46_000)
-"""How long faults go on, so that 2,000 seeds are 20 hours with what comes after."""
+SAFETY_MS: Final = (18_000, 50_000)
+"""How long faults go on where clients are not busy: 2,000 seeds are 20 hours, with what comes after."""
 STEP_NS: Final = 50 * MS
 """How often a phase looks whether its end has come."""
 SETTLE_NS: Final = 3 * SECOND
@@ -58,6 +58,8 @@ def run_seed(
     rng = Rng(seed).fork("plan")
     drawn = rng.between(*SAFETY_MS)
     plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also)
+    if safety_ms is None:
+        plan.safety_ms = in_time(plan)
     config = plan.as_dict()
     world = World(seed, plan, story_lines, watching)
     run = _Run(world)

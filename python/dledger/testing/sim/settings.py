@@ -95,6 +95,12 @@ def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tup
     return plan
 
 
+def in_time(plan: Plan) -> int:
+    """How long the first phase is to be, in ms: shorter the more calls the clients make. They make as long a log then,
+    and no seed takes many times what others do."""
+    return plan.safety_ms * 4 // (4 + 200 * plan.clients // plan.think_ms)
+
+
 def _group(rng: Rng, nodes: int) -> dict[str, Any]:
     heartbeat = rng.pick((50 if nodes < 4 else 100, 100, 200, 300, 400))
     body = rng.pick((2 * KIB, 4 * KIB, 16 * KIB))
