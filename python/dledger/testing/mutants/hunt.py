@@ -54,7 +54,7 @@ def hunt(name: str, first: int, seeds: int) -> Hunt:
         plant(named(name))
         catcher = named(name).catcher
     if catcher != SIMULATOR:
-        caught, text = _crash() if catcher == CRASH_STATES else _test(catcher)
+        caught, text = _crash(named(name).module) if catcher == CRASH_STATES else _test(catcher)
         return Hunt(name, 0, round(time.monotonic() - begun, 1), caught, text[:400])
     signal.signal(signal.SIGVTALRM, _too_long)
     gc.disable()
@@ -82,13 +82,13 @@ def _run(seed: int) -> tuple[str, str]:
     return ("", "") if violation is None else (violation.invariant, violation.text)
 
 
-def _crash() -> tuple[str, str]:
-    """The store's scripts, crashed, until one of them loses something."""
+def _crash(module: str) -> tuple[str, str]:
+    """The store's scripts, crashed, until one of them loses something; those about the module's own record first."""
     from dledger.testing.disk_states.campaign import wanted_of
     from dledger.testing.disk_states.crash import Sweep
     from dledger.testing.disk_states.scenarios import SCENARIOS
 
-    for scenario in SCENARIOS:
+    for scenario in sorted(SCENARIOS, key=lambda each: not each.record or not module.endswith(each.record)):
         found = Sweep(scenario, wanted_of(scenario, STATES), findings=1).run().findings
         if found:
             return CRASH_STATES, found[0]
