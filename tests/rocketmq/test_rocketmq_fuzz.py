@@ -26,12 +26,14 @@ from dledger.rocketmq.consume_queue import (
     encode_units,
     sound_units,
 )
+from dledger.rocketmq.entry_columns import entry_batches
 from dledger.rocketmq.hosts import Host, OffsetId, UniqueId
 from dledger.rocketmq.index_file import IndexFile
 from dledger.rocketmq.message import Message, decode_message, encode_blank, encode_dledger_blank, encode_message
 from dledger.rocketmq.producer_batch import BatchItem, decode_batch, encode_batch
 from dledger.rocketmq.properties import format_properties, parse_properties
 from dledger.rocketmq.scan import Kind, Scanner, scan
+from dledger.rocketmq.windows import FileReader, LogSpan
 
 START = 1 << 20
 SEEDS = [
@@ -85,6 +87,21 @@ def fuzz_columns(data: bytes) -> None:
     assert places == [p.message_offset for p in expected if p.kind in (Kind.MESSAGE, Kind.ENTRY)]
 
 
+def fuzz_windows(data: bytes) -> None:
+    """The same through small windows, in two ranges, as a file behind which the log goes on."""
+    end, middle = START + len(data), START + len(data) // 2
+    span = LogSpan(START, end, end, end)
+    for entries, whole in ((False, column_batches(data, START)), (True, entry_batches(data, START))):
+        column = "position" if entries else "physical_offset"
+        reader = FileReader(
+            lambda at, n: data[at - START : at - START + n], span, entries=entries, columns=(column,), window=64
+        )
+        found = [*reader.batches(START, middle), *reader.batches(middle, end)] if data else []
+        places = [n for b in found if b.rows for n in b.rows.column(0).to_pylist()]
+        assert places == [n for b in whole if b.rows for n in b.rows.column(column).to_pylist()]
+        assert reader.written_end(START) <= end
+
+
 def fuzz_batch(data: bytes) -> None:
     assert encode_batch(decode_batch(data)) == data
 
@@ -131,9 +148,9 @@ def fuzz_compression(data: bytes) -> None:
     assert len(unpack(body, kind, limit=1000)) <= max(1000, len(body))
 
 
-PARSERS = (fuzz_message, fuzz_scan, fuzz_columns, fuzz_batch, fuzz_queue, fuzz_index, fuzz_checkpoint, fuzz_config,
-           fuzz_properties, fuzz_ids, fuzz_compression)  # fmt: skip
-INPUTS = -(-int(os.environ.get("DLEDGER_FUZZ", "1100")) // len(PARSERS))
+PARSERS = (fuzz_message, fuzz_scan, fuzz_columns, fuzz_windows, fuzz_batch, fuzz_queue, fuzz_index, fuzz_checkpoint,
+           fuzz_config, fuzz_properties, fuzz_ids, fuzz_compression)  # fmt: skip
+INPUTS = -(-int(os.environ.get("DLEDGER_FUZZ", "1200")) // len(PARSERS))
 
 
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda p: p.__name__)

@@ -38,7 +38,11 @@ def of_file(data: bytes, *, begin: int = START, stop: int = 1 << 62, **how: Any)
     damage: list[Piece] = []
     for batch in FileReader(read, span, columns=(name,), **how).batches(begin, stop):
         rows += batch.rows.column(0).to_pylist() if batch.rows else []
-        damage += batch.damage or filter(None, [batch.tail])
+        damage += batch.damage
+        if batch.tail is not None and "without the end" in batch.tail.reason:
+            rows.append(batch.tail.start)  # sound as far as a checksum goes
+        elif batch.tail is not None:
+            damage.append(batch.tail)
     return rows, damage
 
 
