@@ -84,6 +84,16 @@ def test_i1_a_node_that_leads_the_same_term_again_after_a_restart_is_found(group
     breaks("I1", group.lead, "n0", 3)
 
 
+def test_i1_a_leader_whose_vote_could_not_be_saved_was_none(group: Group) -> None:
+    """A group of one elects itself within one step of the core, before the disk is asked."""
+    group.nodes["n0"].server._error = StorageError("the disk failed")
+    group.lead("n0", 3)
+    group.watch.ended("n0")
+    group.nodes["n0"] = group.start("n0", term=2)
+    group.lead("n0", 3)
+    assert group.watch.broken is None
+
+
 def test_i4_a_leader_without_a_committed_entry_is_found(group: Group) -> None:
     group.lead("n0", 1)
     entries = group.entries(1, 2)
