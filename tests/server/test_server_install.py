@@ -161,7 +161,8 @@ def test_a_node_whose_catalog_is_ahead_of_its_log_serves_nothing_and_survives_a_
     play(story, **SMALL)
 
 
-def test_a_full_disk_gives_the_state_up_and_keeps_the_node(play: Callable[..., None]) -> None:
+@pytest.mark.parametrize("part", ["snapshot", "data"], ids=["while it comes", "when it is taken over"])
+def test_a_full_disk_gives_the_state_up_and_keeps_the_node(play: Callable[..., None], part: str) -> None:
     async def story(group: Any) -> None:
         topic = await write(group, 0, 60)
         await trimmed(group)
@@ -172,18 +173,22 @@ def test_a_full_disk_gives_the_state_up_and_keeps_the_node(play: Callable[..., N
         await group.start(name)
         node = group.nodes[name]
         writes: list[Path] = []
+        write_file = Staging._write
 
-        def full(self: Staging, index: Index, data: bytes) -> None:
-            writes.append(self._root)
-            raise OSError(28, "No space left on device")
+        def full(self: Staging, path: Path, data: bytes, size: int) -> None:
+            if path.parent.name == part:
+                writes.append(path)
+                raise OSError(28, "No space left on device")
+            write_file(self, path, data, size)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Staging, "snapshot", full)
+            patch.setattr(Staging, "_write", full)
             await group.until(lambda: writes)
+            await awake(node)
             await group.until(lambda: node.states.status() is None)
-        assert not [path for path in disk.names if path.suffix == ".install"]
         await equal(group)
         assert await read_all(group, node, topic) == expected(node, topic, 60)
+        assert not [path for path in disk.names if path.suffix == ".install"]
 
     play(story, disks=MemoryDisk, **SMALL)
 

@@ -12,7 +12,7 @@ from dledger.catalog.catalog import Catalog
 from dledger.catalog.table import MemoryTables
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
-from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, DLedgerError, StorageError
+from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, DiskFull, DLedgerError, StorageError
 from dledger.messages.codes import Code
 from dledger.raft.log import LogSummary
 from dledger.raft.node import RaftNode
@@ -225,7 +225,10 @@ class NodeServer:
         self.node = replace(self.node, port=self.port)
         try:
             await self._end_parts()
-            between()
+            try:
+                between()
+            except DiskFull as error:
+                logger.warning("%s goes on as it was: %s", self.node.node_id, error)
             self._close_files()
             if not self._closed:
                 await self._open()
