@@ -9,6 +9,7 @@ import pytest
 
 from dledger.errors import CorruptEntry
 from dledger.messages.entry import LogEnd, stamp
+from dledger.store.scan import blank
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.view import Memory, View
 from dledger.testing.sim.scene import KIB, Scene
@@ -72,6 +73,19 @@ def test_i20_a_store_that_cuts_and_leaves_something_is_found(alone: Alone) -> No
 def test_i20_a_node_that_starts_on_a_log_with_something_behind_it_is_found(alone: Alone) -> None:
     alone.byte_behind_the_end()
     breaks("I20", alone.watch.started, alone.node.name, alone.view.server)
+
+
+def test_i20_padding_up_to_the_next_file_may_stay_behind_a_log(alone: Alone) -> None:
+    """Its process was killed before it wrote the entry that did not fit."""
+    size = alone.store._data.file_size
+    end = alone.store.end.end_pos
+    inode, at = alone.disk.names[alone.store._data.path(end)], end % size
+    inode.written[at : at + 8] = blank(size - at)
+    alone.watch.was_cut(alone.view)
+    inode.written[at + 9] = 1
+    breaks("I20", alone.watch.was_cut, alone.view)
+    inode.written[at : at + 10] = blank(size - at - 1) + b"\0\0"
+    breaks("I20", alone.watch.was_cut, alone.view)
 
 
 def test_i20_what_rot_puts_behind_a_log_is_no_mistake_of_its_store(alone: Alone) -> None:
