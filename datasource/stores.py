@@ -17,7 +17,7 @@ from dledger.datasource.option_table import BATCH
 from dledger.datasource.planning import LEAST_BYTES, MOST_BYTES, MOST_TASKS, TASKS_PER_CORE
 from dledger.datasource.store_options import LATEST, StoreOptions, parse_store_options
 from dledger.datasource.store_schema import columns_to_read
-from dledger.errors import CorruptEntry
+from dledger.errors import CorruptEntry, PathError
 from dledger.foreign.forms import open_store
 from dledger.foreign.ranges import FileRange, cut, plan_store, read_range
 from dledger.foreign.storage import Storage
@@ -41,6 +41,7 @@ class StoreSlice(InputPartition):
     columns: tuple[str, ...]
     wanted: Wanted
     fail_on_damage: bool
+    fail_on_data_loss: bool
     schema: StructType
     """Of the rows."""
     faults: tuple[Piece, ...] = field(default=())
@@ -101,9 +102,8 @@ def _slice(
     schema: StructType,
     faults: tuple[Piece, ...] = (),
 ) -> StoreSlice:
-    return StoreSlice(
-        storage, options.layout, one, columns, options.wanted, options.fail_on_damage, schema, faults, options.table
-    )
+    fails = (options.fail_on_damage, options.fail_on_data_loss)
+    return StoreSlice(storage, options.layout, one, columns, options.wanted, *fails, schema, faults, options.table)
 
 
 def read_store_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -111,7 +111,7 @@ def read_store_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
 
     Raises:
         CorruptEntry: there is damage, and that is an error.
-        PathError: the file is gone, or cannot be read.
+        PathError: the file cannot be read, or was deleted, and that is an error.
     """
     if not isinstance(given, StoreSlice):
         return
@@ -120,11 +120,21 @@ def read_store_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(_damage_rows(given), schema=schema)
         return
     assert given.range is not None
-    damage = Damage(given.storage.join(given.range.path), given.fail_on_damage)
-    for batch in read_range(given.storage, given.layout, given.range, given.columns, given.wanted):
-        if batch.rows is not None and batch.rows.num_rows:
-            yield pa.RecordBatch.from_arrays(batch.rows.columns, schema=schema)
-        damage.take(batch)
+    path = given.storage.join(given.range.path)
+    damage = Damage(path, given.fail_on_damage)
+    try:
+        for batch in read_range(given.storage, given.layout, given.range, given.columns, given.wanted):
+            if batch.rows is not None and batch.rows.num_rows:
+                yield pa.RecordBatch.from_arrays(batch.rows.columns, schema=schema)
+            damage.take(batch)
+    except PathError as error:
+        if given.storage.size(given.range.path) is not None:
+            raise
+        if given.fail_on_data_loss:
+            raise PathError(
+                f"{path} was deleted while it was read; to go on without it set option 'failOnDataLoss' to false"
+            ) from error
+        LOGGER.warning("%s was deleted while it was read; going on because 'failOnDataLoss' is false", path)
     damage.tell()
 
 

@@ -154,6 +154,25 @@ def test_a_body_that_does_not_unpack_is_damage_and_its_message_is_shown_without_
     assert len(read(tmp_path, metadata="damage")) == 1
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_file_that_is_deleted_while_it_is_read_is_an_error_or_left_out(
+    tmp_path: Path, stores: Any, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    places = log.append(stores.some(60))
+    given = {"path": str(tmp_path), "layout": "rocketmq", "failOnDataLoss": str(fails).lower()}
+    reader = StoreReader(given, store_schema(given))
+    slices = reader.partitions()
+    log.path(0).unlink()
+    if fails:
+        with pytest.raises(PathError, match="0 was deleted while it was read; to go on without it set option"):
+            [batch for one in slices for batch in reader.read(one)]
+    else:
+        rows = [row for one in slices for batch in reader.read(one) for row in batch.to_pylist()]
+        assert [row["physicalOffset"] for row in rows] == [place for place in places if place >= 4096]
+        assert "was deleted while it was read; going on" in caplog.text
+
+
 def test_an_unfinished_message_at_the_end_is_told_and_is_no_error(
     tmp_path: Path, stores: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
