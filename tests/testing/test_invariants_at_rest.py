@@ -105,6 +105,21 @@ def test_i20_an_entry_with_another_byte_may_be_called_damaged(alone: Alone, offs
     alone.watch.called_damaged(alone.view, CorruptEntry("", 3))
 
 
+@pytest.mark.parametrize("offset", [3, 23, 34])
+def test_i20_the_first_entry_with_another_header_may_be_called_damaged(alone: Alone, offset: int) -> None:
+    breaks("I20", alone.watch.called_damaged, alone.view, CorruptEntry("", 0))
+    alone.flip(0, offset)
+    alone.watch.called_damaged(alone.view, CorruptEntry("", 0))
+
+
+def test_i20_the_first_entry_that_retention_left_is_known_by_the_one_before(alone: Alone) -> None:
+    object.__setattr__(alone.store._view, "begin_index", Index(3))
+    alone.view.terms.firsts[0] = 3
+    breaks("I20", alone.watch.called_damaged, alone.view, CorruptEntry("", 3))
+    alone.flip(3, 34)
+    alone.watch.called_damaged(alone.view, CorruptEntry("", 3))
+
+
 def test_i20_an_entry_with_another_sound_one_in_its_place_may_be_called_damaged(alone: Alone) -> None:
     (before, entry) = alone.store.read(Index(2), 9000)[:2]
     other = stamp(LogEnd.after(before), entry.term, entry.magic, bytes(len(entry.body)), alone.store._data.file_size)

@@ -52,7 +52,7 @@ class AtRest:
             raise Broken("I20", f"{view} calls entry {index} damaged, which is sound on its disk: {error}")
 
     def _written(self, view: View, index: int) -> Written | None:
-        term = view.terms.at(index)
+        term = view.terms.at(index) if index >= view.store.begin_index else self._truth.term_of(index)
         return None if term is None else self._truth.written.get((index, term))
 
     def _is_sound(self, disk: Any, view: View, index: int, written: Written) -> bool:
@@ -68,7 +68,9 @@ class AtRest:
             return False
         same = (entry.index, entry.pos, entry.chain_crc) == (index, written.pos, written.chain_crc)
         before = self._written(view, index - 1)
-        return same and body_is_sound(entry) and (before is None or chain_is_sound(entry, before.chain_crc))
+        if index and before is None:
+            return False  # nobody knows what its header must be
+        return same and body_is_sound(entry) and chain_is_sound(entry, before.chain_crc if before else 0)
 
     @staticmethod
     def retained(view: View, begin: int, views: Mapping[str, View], memories: Mapping[str, Memory]) -> None:
