@@ -84,6 +84,7 @@ class FakeGroup:
         machine = self.nodes[NodeId(name)].machine
         machine.role, machine.term = role, Term(term)
         machine.voted_for = NodeId(voted_for) if voted_for else None
+        self.nodes[NodeId(name)].store.hard_state = HardState(machine.term, machine.voted_for)
         self.look(name)
 
     def lead(self, name: str, term: int) -> None:

@@ -86,12 +86,22 @@ def test_i1_a_node_that_leads_the_same_term_again_after_a_restart_is_found(group
 
 def test_i1_a_leader_whose_vote_could_not_be_saved_was_none(group: Group) -> None:
     """A group of one elects itself within one step of the core, before the disk is asked."""
-    group.nodes["n0"].server._error = StorageError("the disk failed")
-    group.lead("n0", 3)
+    node = group.nodes["n0"]
+    node.machine.role, node.machine.term, node.machine.voted_for = Role.LEADER, Term(3), NodeId("n0")
+    group.look("n0")
     group.watch.ended("n0")
     group.nodes["n0"] = group.start("n0", term=2)
     group.lead("n0", 3)
     assert group.watch.broken is None
+
+
+def test_i1_a_leader_counts_once_its_vote_is_saved(group: Group) -> None:
+    node = group.nodes["n0"]
+    node.machine.role, node.machine.term, node.machine.voted_for = Role.LEADER, Term(3), NodeId("n0")
+    group.look("n0")
+    save(group, "n0", 3, "n0")
+    group.look("n0")
+    breaks("I1", group.lead, "n1", 3)
 
 
 def test_i4_a_leader_without_a_committed_entry_is_found(group: Group) -> None:

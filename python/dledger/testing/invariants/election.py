@@ -37,8 +37,9 @@ class Elections:
             raise Broken("I9", f"{view} goes back from term {view.term} to {machine.term}")
         if machine.term == view.term and view.voted_for not in {None, machine.voted_for}:
             raise Broken("I8", f"{view} changes its vote in term {view.term}: {view.voted_for}, {machine.voted_for}")
-        is_new = view.role is not Role.LEADER or machine.term != view.term
-        if machine.role is Role.LEADER and is_new and view.server._error is None:  # else nobody ever hears of it
+        if machine.role is Role.LEADER and (view.role is not Role.LEADER or machine.term != view.term):
+            if view.store.hard_state.term < machine.term:
+                return  # its own vote is not on its disk yet; if it never is, nobody ever hears of this leader
             self._leads(view)
         view.term, view.role, view.voted_for = machine.term, machine.role, machine.voted_for
 
