@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import appends, availability, costs, failures, machine, planning, rocketmq, spark, typed
+from benchmarks import appends, availability, costs, failures, machine, planning, rocketmq, spark, typed, visible
 from benchmarks.floors import FLOORS
 from benchmarks.report import Report
 
@@ -21,6 +21,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "costs": costs.costs,
     "spark": spark.spark,
     "typed": typed.typed,
+    "visible": visible.visible,
     "planning": planning.planning,
     "failover": failures.failover,
     "handover": availability.handover,

@@ -14,6 +14,8 @@ from benchmarks.rocketmq import ALL, ROCKETMQ
 from benchmarks.spark import NOTHING, READ, WRITE
 from benchmarks.typed import NESTED, RATIO
 from benchmarks.typed import READ as TYPED_READ
+from benchmarks.visible import LOG, SOCKETS, VISIBLE
+from benchmarks.visible import NOTHING as NO_SOURCE
 
 
 def median(section: str, name: str) -> Callable[[Report], float]:
@@ -36,6 +38,11 @@ def highest(section: str, name: str) -> Callable[[Report], float]:
     return lambda report: report.cases[section, name].high
 
 
+def more(section: str, name: str, beside: str) -> Callable[[Report], float]:
+    """By how much a case's median is above another one's."""
+    return lambda report: report.median(section, name) - report.median(section, beside)
+
+
 FLOORS = (
     Floor("Spark batch read, share of the do-nothing source, 3 replicas",
           share(READ, "dledger, 3 replicas", NOTHING.format("source")), 0.6, True),
@@ -45,6 +52,11 @@ FLOORS = (
           share(WRITE, "dledger, 1 replica", NOTHING.format("sink")), 0.55, True),
     Floor("Spark batch read of typed rows, times as fast as from_json", median(TYPED_READ, RATIO), 5, True),
     Floor("the same, nested rows", median(TYPED_READ + NESTED, RATIO), 5, True),
+    *(
+        Floor(f"age of a record in foreachBatch, p50, more than of a source that does nothing{sockets}",
+              more(VISIBLE, LOG + sockets, NO_SOURCE + sockets), 30, False, "ms")
+        for sockets in SOCKETS
+    ),
     Floor("1 MiB appends, 3 replicas",
           median(THROUGHPUT, "1 MiB, 16 in flight, 3 replicas" + BYTES), 270, True, "MB/s",
           bare=median(COSTS, BARE_MANY)),

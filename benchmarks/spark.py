@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.ceiling import Ceiling
+from benchmarks.clock import Clock
 from benchmarks.groups import group
 from benchmarks.report import Report
 from dledger import Client, EmbeddedGroup
@@ -21,19 +22,21 @@ READ, WRITE = "Spark batch read, 100-byte values, 7 columns", "Spark batch write
 NOTHING = "a Python {} that does nothing"
 
 
-def new_session() -> SparkSession:
-    """local[2], with workers that can import this package."""
+def new_session(**more: str) -> SparkSession:
+    """local[2], with workers that can import this package; ``more`` are settings with underscores for their dots."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     top = str(Path(__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [top, os.environ.get("PYTHONPATH")]))
     builder = SparkSession.builder.master("local[2]").appName("benchmarks")
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
-                "spark.driver.memory": "2g", "spark.sql.session.timeZone": "UTC"}  # fmt: skip
+                "spark.driver.memory": "2g", "spark.sql.session.timeZone": "UTC",
+                **{name.replace("_", "."): value for name, value in more.items()}}  # fmt: skip
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.dataSource.register(Ceiling)
+    for source in (Ceiling, Clock):
+        session.dataSource.register(source)
     return session
 
 

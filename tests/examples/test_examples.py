@@ -76,6 +76,7 @@ def test_benchmarks_run_in_every_section(tmp_path: Path) -> None:
     saved = next(tmp_path.glob("bench-*.json")).read_text()
     for case in ("1 KiB, 512 in flight, 3 replicas", "Client.append of 1 KiB, 3 replicas", "dledger, 3 replicas",
                  "1 MiB, 16 in flight, bare sockets and files", "VmRSS of any node",
+                 "dledger, 3 replicas, appended and read, unix socket",
                  "new, 3 nodes, to the first acknowledgement"):  # fmt: skip
         assert f'"{case}"' in saved
 
