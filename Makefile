@@ -15,7 +15,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills chaos sim mutants crash-points byte-flips disk-errors kafka fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills job-kills chaos sim mutants crash-points byte-flips disk-errors kafka fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -48,6 +48,10 @@ bench: $(VENV)/.package  ## measure, beside what this machine can do (BENCH=appe
 
 kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost
 	@$(SPARK_ENV) DLEDGER_KILLS=$(N) $(BIN)/python -m pytest tests/cluster
+
+job-kills: $(VENV)/.package  ## SIGKILL anything under a Spark job with state, KILLS=200 times, and look for what is lost or doubled (SEED=s, JSON=file)
+	@$(SPARK_ENV) DLEDGER_JOB_KILLS=$(or $(KILLS),200) $(if $(SEED),DLEDGER_SEED=$(SEED)) $(if $(JSON),DLEDGER_JSON=$(JSON)) \
+		$(BIN)/python -m pytest -s tests/cluster/test_job_kills.py
 
 chaos: $(VENV)/.package  ## real nodes under load while links, processes, disks and clocks fail (MINUTES=5, NODES=3,5, SEED=s, JSON=file)
 	@$(BIN)/python -m dledger.testing.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \

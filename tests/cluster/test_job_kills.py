@@ -1,0 +1,358 @@
+"""SIGKILL of anything at all under a job that reads, keeps state, and writes to two topics: 0 lost, 0 doubled.
+
+``make job-kills KILLS=200`` is the campaign; ``make test`` has one kill of each kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from dledger import Client, EmbeddedGroup
+from dledger.errors import DLedgerError
+from dledger.testing.result import result, save
+
+PROGRAM = Path(__file__).with_name("job_query.py")
+KINDS = ("driver", "Python worker", "executor", "leader", "whole group")
+PARTITIONS = 3
+MOST_BEHIND = 1000
+"""Records that the feeder is ahead of the job at most."""
+PATIENCE_S = 900
+"""For one micro-batch, a start of the job included, on a machine that has much else to do."""
+
+Events = Mapping[int, Sequence[tuple[bytes, bytes]]]
+"""Partition -> (key, value) of each offset."""
+
+
+class Job:
+    """The program, in sessions of its own, each life another one; whatever ends it, it is started again."""
+
+    def __init__(self, servers: str, directory: Path) -> None:
+        self._command = [sys.executable, str(PROGRAM), servers, str(directory)]
+        self._log = directory / "spark.log"
+        self._checkpoint = directory / "checkpoint"
+        self.lives: list[int] = []
+        self.ended = 0
+        """How often it ended by itself, after something else was killed."""
+        self.start()
+
+    def start(self) -> None:
+        with self._log.open("ab") as out:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                             start_new_session=True)  # fmt: skip
+        self.lives.append(self._process.pid)
+
+    def ensure(self) -> None:
+        if self._process.poll() is not None:
+            self.ended += 1
+            self.start()
+
+    def done(self) -> int:
+        """Micro-batches that Spark has committed."""
+        folder = self._checkpoint / "commits"
+        return len(numbers(folder)) if folder.exists() else 0
+
+    def victims(self, kind: str) -> list[int]:
+        """Processes of this life: the driver's two, the executors, or the Python workers of either."""
+        there = processes({self.lives[-1]})
+        if kind == "driver":
+            return [pid for pid, text in there.items() if pid == self.lives[-1] or "deploy.SparkSubmit" in text]
+        mark = "CoarseGrainedExecutorBackend" if kind == "executor" else "-m pyspark."
+        return [pid for pid, text in there.items() if mark in text]
+
+    def kill(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if self.lives[-1] in pids:
+            self._process.wait()
+            self.start()
+
+    def end(self) -> None:
+        """Everything of all lives."""
+        self.kill(list(processes(set(self.lives)).keys() - {self.lives[-1]}))
+        self._process.kill()
+        self._process.wait()
+
+    def words(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
+
+
+def processes(sessions: set[int]) -> dict[int, str]:
+    """The command of each living process of these sessions; Spark's Python daemons have process groups of their own."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                state = (entry / "stat").read_text().rpartition(")")[2].split()
+                text = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue  # it has ended meanwhile
+            if int(state[3]) in sessions and text:
+                found[int(entry.name)] = text
+    return found
+
+
+class Feeder(threading.Thread):
+    """Appends numbers, and keeps those that were acknowledged with their places."""
+
+    def __init__(self, servers: str) -> None:
+        super().__init__(daemon=True)
+        self._servers, self._done = servers, threading.Event()
+        self.acknowledged: dict[tuple[int, int], bytes] = {}
+
+    def run(self) -> None:
+        turn = 0
+        with Client(self._servers) as client:
+            while not self._done.wait(0.03):
+                try:
+                    if turn % 10 or self._behind(client) < MOST_BEHIND:
+                        self._append(client, turn)
+                        turn += 1
+                except DLedgerError:
+                    turn += 1  # it may be there; what is read is what is there
+
+    def _behind(self, client: Client) -> int:
+        lag = client.lag("job")  # empty until the job has started
+        return sum(one.rows for one in lag) if lag else len(self.acknowledged)
+
+    def _append(self, client: Client, turn: int) -> None:
+        some = range(turn * 20, turn * 20 + 20)
+        values = [str(number).encode() for number in some]
+        keys = [f"key {number % 41}".encode() for number in some]
+        done = client.append("events", values, keys=keys, partition=turn % PARTITIONS)
+        self.acknowledged |= {(done.partition, done.start + at): value for at, value in enumerate(values)}
+
+    def finish(self) -> None:
+        self._done.set()
+        self.join()
+
+
+class Scene:
+    """A group, a feeder, the job, and kills."""
+
+    def __init__(self, directory: Path, until: Callable[..., None], dice: random.Random) -> None:
+        self.directory, self.until, self.dice = directory, until, dice
+        (directory / "reads").mkdir()
+        self.group = EmbeddedGroup(directory / "log", replicas=3)
+        self.client = Client(self.group.bootstrap_servers)
+        self.client.create_topic("events", PARTITIONS)
+        for name in ("counts", "sums"):
+            self.client.create_topic(name)
+        self.feeder = Feeder(self.group.bootstrap_servers)
+        self.feeder.start()
+        self.job = Job(self.group.bootstrap_servers, directory)
+        self.killed: Counter[str] = Counter()
+
+    def more(self, what: str) -> None:
+        """Wait until the job has committed another micro-batch."""
+        goal = self.job.done() + 1
+
+        def done() -> bool:
+            self.job.ensure()
+            return self.job.done() >= goal
+
+        try:
+            self.until(done, f"micro-batch {goal} {what}", PATIENCE_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the job's last words:\n{self.job.words()}") from error
+
+    def kill(self, kind: str) -> None:
+        """At some moment of a micro-batch."""
+        self.more(f"before the kill of a {kind}")
+        threading.Event().wait(self.dice.random())
+        if kind in {"leader", "whole group"}:
+            nodes = [self.group.leader] if kind == "leader" else list(self.group.nodes)
+            for node in nodes:
+                self.group.kill(node)
+            for node in nodes:
+                self.group.restart(node)
+        else:
+            pids: list[int] = []
+
+            def there() -> bool:
+                self.job.ensure()
+                pids[:] = sorted(self.job.victims(kind))
+                return bool(pids)
+
+            self.until(there, f"a {kind} to kill", PATIENCE_S)
+            self.job.kill(pids if kind == "driver" else [self.dice.choice(pids)])
+        self.killed[kind] += 1
+
+    def finish(self) -> None:
+        """Until the job has processed everything."""
+        self.feeder.finish()
+
+        def idle() -> bool:
+            self.job.ensure()
+            lag = self.client.lag("job")
+            return len(lag) == PARTITIONS and not any(one.rows for one in lag)
+
+        self.until(idle, "the job to process everything", PATIENCE_S)
+
+    def close(self) -> None:
+        self.feeder.finish()
+        self.job.end()
+        self.client.close()
+        self.group.stop()
+
+    def events(self) -> dict[int, list[tuple[bytes, bytes]]]:
+        return {partition: read(self.client, "events", partition) for partition in range(PARTITIONS)}
+
+    def notes(self) -> Iterator[tuple[int, list[tuple[int, int, str]]]]:
+        """(batch, (partition, offset, digest) of each record) of each task; a line that a kill has cut is left out."""
+        for file in (self.directory / "reads").iterdir():
+            lines = file.read_text().rpartition("\n")[0].splitlines()
+            fields = (line.split(" ") for line in lines)
+            yield int(file.name.partition("-")[0]), [(int(p), int(offset), text) for p, offset, text in fields]
+
+    def planned(self) -> list[dict[int, int]]:
+        """Where each micro-batch ends, by partition, out of Spark's own log of offsets."""
+        folder = self.directory / "checkpoint" / "offsets"
+        there = numbers(folder)
+        assert there == list(range(len(there)))
+        ends = [json.loads((folder / str(number)).read_text().splitlines()[-1]) for number in there]
+        return [{int(p): offset for p, offset in end["logs"]["events"]["p"].items()} for end in ends]
+
+
+def numbers(folder: Path) -> list[int]:
+    """The micro-batches that have a file here, in order."""
+    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdecimal())
+
+
+def read(client: Client, topic: str, partition: int = 0) -> list[tuple[bytes, bytes]]:
+    found: list[tuple[bytes, bytes]] = []
+    for batch in client.read(topic, partition, 0, client.end_offsets(topic)[partition]):
+        found += zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
+    return found
+
+
+def should_be(events: Events, planned: Sequence[Mapping[int, int]]) -> dict[str, list[tuple[int, bytes, int]]]:
+    """(batch, key, figure) of both topics, by what each micro-batch was to read."""
+    counts: Counter[bytes] = Counter()
+    sums: Counter[bytes] = Counter()
+    found: dict[str, list[tuple[int, bytes, int]]] = {"counts": [], "sums": []}
+    at: Mapping[int, int] = {}
+    for batch, ends in enumerate(planned):
+        changed = [pair for p, end in ends.items() for pair in events[p][at.get(p, 0) : end]]
+        for key, value in changed:
+            counts[key] += 1
+            sums[key] += int(value)
+        for key in sorted({key for key, _ in changed}):
+            found["counts"].append((batch, key, counts[key]))
+            found["sums"].append((batch, key, sums[key]))
+        at = ends
+    return found
+
+
+def wrong_output(expected: Sequence[tuple[int, bytes, int]], written: Sequence[tuple[bytes, bytes]]) -> list[str]:
+    """What is lost, doubled, invented, or out of the order of the micro-batches."""
+    rows = [(int(batch), key, int(figure)) for key, (batch, figure) in ((k, v.split(b",")) for k, v in written)]
+    lost, extra = Counter(expected) - Counter(rows), Counter(rows) - Counter(expected)
+    found = [f"lost: {row}" for row in sorted(lost)] + [f"doubled or invented: {row}" for row in sorted(extra)]
+    if [row[0] for row in rows] != sorted(row[0] for row in rows):
+        found.append("micro-batches are out of order")
+    return found
+
+
+def wrong_reads(
+    events: Events, planned: Sequence[Mapping[int, int]], notes: Iterable[tuple[int, list[tuple[int, int, str]]]]
+) -> tuple[list[str], int]:
+    """Records that a batch should not have been given, or with other bytes, or never was; and how many batches were
+    read more than once."""
+    wrong: list[str] = []
+    seen: dict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+    for batch, records in notes:
+        starts = planned[batch - 1] if batch else {}
+        for partition, offset, text in records:
+            seen[batch][partition, offset] += 1
+            if not starts.get(partition, 0) <= offset < planned[batch].get(partition, 0):
+                wrong.append(f"batch {batch} read offset {offset} of partition {partition}, which is not its own")
+            elif digest(*events[partition][offset]) != text:
+                wrong.append(f"batch {batch} read other bytes at offset {offset} of partition {partition}")
+    for batch, ends in enumerate(planned):
+        starts = planned[batch - 1] if batch else {}
+        own = {(p, offset) for p, end in ends.items() for offset in range(starts.get(p, 0), end)}
+        if missing := own - seen[batch].keys():
+            wrong.append(f"batch {batch} never read {sorted(missing)[:5]}")
+    return wrong, sum(max(counted.values(), default=0) > 1 for counted in seen.values())
+
+
+def digest(key: bytes, value: bytes) -> str:
+    """As job_query.py makes it."""
+    return hashlib.sha256(len(key).to_bytes(4) + key + value).hexdigest()
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_a_job_with_state_is_exact_whatever_is_killed_under_it(
+    tmp_path: Path, until: Callable[..., None], dice: random.Random
+) -> None:
+    """P12: each micro-batch is read with the same bytes at every replay, and written once to each topic."""
+    kills = int(os.environ.get("DLEDGER_JOB_KILLS", str(len(KINDS))))
+    kinds = [KINDS[number % len(KINDS)] for number in range(kills)]
+    dice.shuffle(kinds)
+    scene = Scene(tmp_path, until, dice)
+    try:
+        for kind in kinds:
+            scene.kill(kind)
+        scene.finish()
+        events, planned = scene.events(), scene.planned()
+        problems = [f"an acknowledged event is lost: {place}" for place, value in scene.feeder.acknowledged.items()
+                    if events[place[0]][place[1]][1] != value]  # fmt: skip
+        for topic, expected in should_be(events, planned).items():
+            problems += [f"{topic}: {text}" for text in wrong_output(expected, read(scene.client, topic))]
+        wrong, replayed = wrong_reads(events, planned, scene.notes())
+        problems += wrong
+        figures = {"kills": kills, "events": sum(map(len, events.values())), "micro-batches": len(planned),
+                   "of them read more than once": replayed, "starts of the job": len(scene.job.lives)}  # fmt: skip
+        if path := os.environ.get("DLEDGER_JSON"):
+            save(result("job kills", command=f"make job-kills KILLS={kills}", ok=not problems, figures=figures,
+                        faults=scene.killed, problems=problems[:20]), Path(path))  # fmt: skip
+        assert problems == [], f"{len(problems)} problems in {figures}"
+        assert figures["events"] > 1000
+        assert sum(planned[-1].values()) == figures["events"]
+        print(figures)  # noqa: T201  shown by pytest -s
+    finally:
+        scene.close()
+
+
+EVENTS: Events = {0: [(b"a", b"1"), (b"b", b"2"), (b"a", b"4")], 1: [(b"b", b"8")]}
+PLANNED = [{0: 2, 1: 0}, {0: 3, 1: 1}]
+COUNTS = [(b"a", b"0,1"), (b"b", b"0,1"), (b"b", b"1,2"), (b"a", b"1,2")]
+SUMS = [(b"a", b"0,1"), (b"b", b"0,2"), (b"a", b"1,5"), (b"b", b"1,10")]
+
+
+def notes_of(*places: tuple[int, int]) -> list[tuple[int, int, str]]:
+    return [(partition, offset, digest(*EVENTS[partition][offset])) for partition, offset in places]
+
+
+def test_the_check_of_the_output_tells_what_is_lost_doubled_wrong_or_out_of_order() -> None:
+    expected = should_be(EVENTS, PLANNED)
+    assert wrong_output(expected["counts"], COUNTS) == wrong_output(expected["sums"], SUMS) == []
+    assert wrong_output(expected["sums"], SUMS[:-1]) == ["lost: (1, b'b', 10)"]
+    assert wrong_output(expected["sums"], [*SUMS, SUMS[-1]]) == ["doubled or invented: (1, b'b', 10)"]
+    assert len(wrong_output(expected["sums"], [*SUMS[:-1], (b"b", b"1,18")])) == 2
+    assert wrong_output(expected["sums"], SUMS[::-1]) == ["micro-batches are out of order"]
+
+
+def test_the_check_of_the_reads_tells_other_bytes_other_ranges_and_what_was_never_read() -> None:
+    whole = [(0, notes_of((0, 0), (0, 1))), (1, notes_of((0, 2))), (1, notes_of((1, 0)))]
+    assert wrong_reads(EVENTS, PLANNED, whole) == ([], 0)
+    assert wrong_reads(EVENTS, PLANNED, [*whole, (1, notes_of((0, 2)))]) == ([], 1)
+    assert len(wrong_reads(EVENTS, PLANNED, [*whole, (1, notes_of((0, 1)))])[0]) == 1
+    assert len(wrong_reads(EVENTS, PLANNED, [*whole, (1, [(0, 2, digest(b"a", b"5"))])])[0]) == 1
+    assert len(wrong_reads(EVENTS, PLANNED, whole[:-1])[0]) == 1
