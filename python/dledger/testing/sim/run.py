@@ -140,10 +140,10 @@ class _Run:
         self.workload.working = False
         if not self._until(world.scheduler.now_ns + CLIENTS_NS, self._clients_are_done):
             raise Broken("liveness", f"{CLIENTS_NS // SECOND} s after all faults wait in vain: {self._waiting()}")
-        patience += REPAIR_NS
-        if not self._until(world.scheduler.now_ns + patience + SETTLE_NS, self._converged):
-            raise Broken("I24", f"the nodes do not converge: {self._ends()}")
+        patience += REPAIR_NS + SETTLE_NS
+        self._converge(patience)
         self._read_all(life, loop)
+        self._converge(patience)  # what was found damaged only now is being made again
         self._judge()
 
     def _until(self, end_ns: int, done: Callable[[], bool]) -> bool:
@@ -183,6 +183,10 @@ class _Run:
             )
             for node in self.group.nodes
         }
+
+    def _converge(self, patience_ns: int) -> None:
+        if not self._until(self.world.scheduler.now_ns + patience_ns, self._converged):
+            raise Broken("I24", f"the nodes do not converge: {self._ends()}")
 
     def _converged(self) -> bool:
         ends = list(self._ends().values())
