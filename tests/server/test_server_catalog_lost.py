@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from trimming import SMALL, awake, body, equal, expected, read_all, trimmed, write
 
-from dledger.errors import CorruptStore
+from dledger.errors import CatalogLost, CorruptStore
 from dledger.messages.client import StatusRequest, TransferRequest
 from dledger.messages.codes import Code
 from dledger.messages.peer import PeerMessage, VoteRequest
@@ -182,6 +183,42 @@ def test_a_damaged_row_of_the_topic_index_is_never_followed_and_the_index_made_a
         await equal(group)
 
     play(story, **settings)
+
+
+def test_a_leader_that_meets_a_damaged_row_while_it_gives_its_state_makes_its_own_again(
+    play: Callable[..., None],
+) -> None:
+    """Else the member that asks would begin anew for ever. The leader's vote and log are still needed: the third member
+    leads with them, and gives its state to both."""
+
+    async def story(group: Any) -> None:
+        topic = await write(group, 0, 60)
+        await trimmed(group)
+        await group.agree()
+        leader, name = await group.leader(), (await group.follower()).node.node_id
+        await group.stop(name)
+        shutil.rmtree(group.folder / name)
+        await damage_row(leader, topic)
+        await group.start(name)
+        await group.until(lambda: leader._restarting is not None)
+        await awake(leader)
+        await equal(group)
+        for node in group.nodes.values():
+            assert await read_all(group, node, topic) == expected(node, topic, 60)
+
+    play(story, **SMALL)
+
+
+def test_a_damaged_row_that_is_met_while_a_node_stops_does_not_start_it_again(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        node = await group.follower()
+        stopping = asyncio.create_task(node.stop())
+        await group.until(lambda: node._closed)
+        node.driver.fail(CatalogLost("row 0 is damaged"))
+        await stopping
+        assert node._restarting is None
+
+    play(story, **SMALL)
 
 
 def test_a_damaged_row_of_a_group_of_one_that_has_its_whole_log_is_made_again(play: Callable[..., None]) -> None:

@@ -372,7 +372,8 @@ class NodeServer:
         """The end: whoever waits for an acknowledgement never gets one from this node (D2). Not where only the catalog
         is lost that can be had again, from the log or from another node."""
         self.applier.stop()  # it may have read what it wants to write into the topic index
-        if isinstance(error, CatalogLost) and (not self.store.begin_index or len(self.group.members) > 1):
+        can_rebuild = not self._closed and (not self.store.begin_index or len(self.group.members) > 1)
+        if isinstance(error, CatalogLost) and can_rebuild:
             logger.error("%s: the catalog and its tables are made again", error)
             self._restart(self.checkpoints.forget)
             return

@@ -22,7 +22,7 @@ from dledger.server.peers import Peers
 from dledger.store.api import LogStore
 from dledger.store.files import Disk
 from dledger.store.install import Staging
-from dledger.types import NO_INDEX, Index, NodeId
+from dledger.types import Index, NodeId
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class States:
         mode, front_only = self._mode(head), self._is_front_only(head)
         if self._driver.failed:
             return
-        known = max(self._catalog.applied_index, self._store.begin_index - 1 if self._catalog_lost else NO_INDEX)
+        known = max(self._catalog.applied_index, self._store.begin_index - 1)
         if mode is None or (not front_only and (fetched.first is None or head.index <= known)):
             self.installer.given_up("this node has got further meanwhile")
         elif front_only and self._checkpoints.index < head.first.index - 1:
