@@ -113,6 +113,34 @@ def test_appends_that_come_during_a_sync_share_the_next_one(play: Callable[..., 
     play(story, 1)
 
 
+def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_and_memory(play: Callable[..., None]) -> None:
+    """The others have made it durable and committed it; that its own disk has no such file yet is no damage."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        bodies = [body(topic, bytes([n]) * 100_000) for n in range(16)]
+        for data in bodies[:10]:
+            await client.append(data)
+        await group.agree()
+        follower = await group.follower()
+        gate = Gate(follower)
+        try:
+            for data in bodies[10:]:
+                await client.append(data)
+            await group.until(lambda: follower.catalog.end_offset(topic, 0) == 16)
+            assert follower.raft.cached(Index(3), Index(4)) is None
+            assert follower.store.end.position.index < follower.raft.committed_index
+            reader = await group.client(follower)
+            answer, found = await reader.fetch(topic, 0, max_bytes=10_000_000)
+            assert answer.code is Code.SUCCESS
+            assert found == bodies
+        finally:
+            gate.open.set()
+
+    play(story, cache_bytes=400_000)
+
+
 def test_with_flush_async_the_page_cache_is_enough(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         client = await group.client()

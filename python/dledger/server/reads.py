@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -171,41 +171,42 @@ class Reads:
         except StorageError as error:
             self._failed(connection, request_id, error)
             return
-        bodies = self._cached(refs)
-        wanted = [(ref.index, ref.pos, ref.size + HEADER_SIZE) for ref in refs]
-        if bodies is None and sum(ref.size for ref in refs) <= INLINE_BYTES:
+        bodies = [self._cached(ref) for ref in refs]
+        on_disk = [ref for ref, body in zip(refs, bodies, strict=True) if body is None]
+        wanted = [(ref.index, ref.pos, ref.size + HEADER_SIZE) for ref in on_disk]
+
+        def serve(read: Sequence[Buffer]) -> None:
+            rest = iter(read)
+            whole = [next(rest) if body is None else body for body in bodies]
+            self._send(connection, request_id, request, refs, whole)
+
+        if sum(ref.size for ref in on_disk) <= INLINE_BYTES:
             try:
-                bodies = self._store.read_bodies(wanted)
+                read = self._store.read_bodies(wanted)
             except Exception as error:
                 self._failed(connection, request_id, error)
-                return
-        if bodies is not None:
-            self._send(connection, request_id, request, refs, bodies)
+            else:
+                serve(read)
             return
         future = self._driver.on_reader(self._store.read_bodies, wanted)
-        future.add_done_callback(lambda done: self._read(connection, request_id, request, refs, done))
+        future.add_done_callback(lambda done: self._read(connection, request_id, done, serve))
 
-    def _cached(self, refs: list[BatchRef]) -> list[Buffer] | None:
-        """The bodies, if all are among the newest entries that are in memory anyway."""
-        bodies: list[Buffer] = []
-        for ref in refs:
-            entries = self._raft.cached(Index(ref.index), Index(ref.index + 1))
-            if not entries:
-                return None
-            bodies.append(entries[0].body)
-        return bodies
+    def _cached(self, ref: BatchRef) -> Buffer | None:
+        """A body that is in memory anyway. The newest ones may be nowhere else yet: a follower applies what the others
+        have made durable, be its own disk ever so slow."""
+        entries = self._raft.cached(Index(ref.index), Index(ref.index + 1))
+        return entries[0].body if entries else None
 
     def _read(
         self,
         connection: Connection,
         request_id: int,
-        request: FetchRequest,
-        refs: list[BatchRef],
         done: asyncio.Future[list[Buffer]],
+        serve: Callable[[Sequence[Buffer]], None],
     ) -> None:
         error = done.exception()
         if error is None:
-            self._send(connection, request_id, request, refs, done.result())
+            serve(done.result())
         else:
             self._failed(connection, request_id, error)
 
