@@ -245,6 +245,8 @@ def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(play: Callable
         node.driver.fail(StorageError("save the hard state: the disk failed"))
         advance(waiting[0])
         assert node.catalog.applied_index == before < waiting[0]
+        with pytest.raises(StorageError, match="this node stops"):
+            node.store.sync()
 
     play(story, 1, disks=MemoryDisk)
 

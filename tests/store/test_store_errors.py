@@ -52,6 +52,22 @@ def test_D2_after_a_failed_write_or_sync_every_later_call_raises_and_touches_not
     assert not isinstance(store._failed, CorruptStore)
 
 
+def test_D2_a_store_whose_node_failed_elsewhere_touches_nothing_any_more(kit, disk):
+    """Its housekeeping would go on for as long as the node takes to stop."""
+    store = kit.open(disk, Keeping.MANUAL)
+    kit.fill(store, [10, 10])
+    store.append(kit.make(store.end, [10]))
+    store.abandon()
+    operations = disk.operations
+    for call in every_call(kit, store):
+        with pytest.raises(StorageError, match="this node stops"):
+            call()
+    store.keep()
+    store.close()
+    assert disk.operations == operations
+    assert disk.locked == set()
+
+
 def test_D2_memory_store_behaves_alike(kit):
     store = MemoryStore(segment_bytes=kit.segment)
     kit.fill(store, [10, 10])

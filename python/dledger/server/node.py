@@ -377,6 +377,7 @@ class NodeServer:
             logger.error("%s: the catalog and its tables are made again", error)
             self._restart(self.checkpoints.forget)
             return
+        self.store.abandon()
         self._error = error
         if isinstance(error, DLedgerError):
             logger.critical("%s stops: %s", self.node.node_id, error)

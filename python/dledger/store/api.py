@@ -234,5 +234,8 @@ class LogStore(Protocol):
         """
 
     def disk_level(self) -> DiskLevel: ...
+    def abandon(self) -> None:
+        """The node has failed elsewhere on its disk: from here on the store is one that failed (D2)."""
+
     def close(self) -> None:
         """Sync and let go. A store that failed is closed without touching the disk again."""

@@ -329,15 +329,13 @@ class FileStore:
         try:
             return self._reader.read_bodies(refs)
         except OSError as error:
-            indexes = [ref[0] for ref in refs]
-            raise self._read_failed(min(indexes), max(indexes), error) from error
+            raise self._read_failed(min(refs)[0], max(refs)[0], error) from error
 
     def _read_failed(self, first: int, last: int, error: OSError) -> StorageError | CorruptEntry:
         """What is durable can be fetched from a peer; a disk that cannot give back what it just took is done for."""
         if last > self.durable.index:
             return self._fail("read what was just written to", self._data.directory, error)
-        text = f"entry {first} or one near it cannot be read from {self._data.directory}: {error}"
-        return CorruptEntry(text, first)
+        return CorruptEntry(f"entry {first} or one near it cannot be read from {self._data.directory}: {error}", first)
 
     def repair(self, *entries: Entry, last_stays: bool = False) -> None:
         """See `LogStore.repair`."""
@@ -380,6 +378,10 @@ class FileStore:
         if self._no_room:
             self._keeper.wake()
         return level_of(space, self._settings, self._no_room)
+
+    def abandon(self) -> None:
+        """See `LogStore.abandon`."""
+        self._failed = self._failed or StorageError(f"{self._settings.directory}: given up, because this node stops")
 
     def close(self) -> None:
         """See `LogStore.close`."""

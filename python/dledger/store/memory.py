@@ -268,6 +268,10 @@ class MemoryStore:
         self._check()
         return self.level
 
+    def abandon(self) -> None:
+        """See `LogStore.abandon`."""
+        self._failed = self._failed or StorageError("given up, because this node stops")
+
     def close(self) -> None:
         if not self._closed and self._failed is None:
             self.sync()
