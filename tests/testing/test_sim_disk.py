@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dledger.messages.entry import LogEnd
+from dledger.store.slots import create_slots
+from dledger.store.state import MARK_MAGIC, Mark
 from dledger.testing.sim.cluster import World
 from dledger.testing.sim.disk import SimDisk
 from dledger.testing.sim.loop import MS, Clock
@@ -86,3 +89,24 @@ def test_writes_that_are_to_go_astray_do_so_one_after_the_other_where_the_file_g
     assert found == {100: ord("a"), 700 - 512: ord("b"), 4000: ord("c"), 300 + 512: ord("d"), 1000: ord("e")}
     assert disk.rotten
     assert disk.strays  # at this moment
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_write_that_went_astray_before_the_mark_speaks_of_it_is_put_right_when_the_process_ends(synced: bool) -> None:
+    """Nobody could tell such a loss from a write that never was; one that the mark speaks of stays."""
+    _, disk = plugged()
+    path = Path("/sim/n0/data") / f"{8192:020d}"
+    file = disk.open(path, create=True)
+    file.fallocate(4096)
+    file.fdatasync()
+    create_slots(disk, path.parent.parent / "mark", MARK_MAGIC, Mark(durable=LogEnd(end_pos=8192 + 600)).pack())
+    disk.misdirect["data"] += [512, 512]
+    file.pwritev([b"early"], 0)
+    file.pwritev([b"later"], 700)
+    if synced:
+        file.fdatasync()
+    disk.unplug()
+    inode = disk.names[path]
+    found = {at: chr(byte) for at, byte in enumerate(inode.written) if byte}
+    assert found == dict(zip([*range(512, 517), *range(700, 705)], "earlylater", strict=True))
+    assert (inode.durable == inode.written) is synced

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from dledger.store.files import DiskFile, DiskSpace
 from dledger.store.memory_disk import SECTOR, Failure, Inode, MemoryDisk, ProcessKilled, _apply
+from dledger.testing.sim.astray import AstrayFile, Stray
 from dledger.testing.sim.loop import US, SimLoop
 from dledger.testing.sim.outcome import Counts
 from dledger.testing.sim.rng import Rng
-from dledger.types import Buffer
 
 READS: Final = frozenset({"pread", "open", "statvfs"})
 SYNCS: Final = frozenset({"fdatasync", "fsync_dir"})
@@ -39,6 +39,8 @@ class SimDisk(MemoryDisk):
         """Of either kind of the log's files: how far from its place each of the next writes goes."""
         self._strayed_ns = -1
         """When a write went astray last."""
+        self._strays: list[Stray] = []
+        """Those of this life of its process that went to the log."""
         self.kill_with_power = False
         self.rotten = False
         """Something on it is another thing than what was written."""
@@ -64,6 +66,9 @@ class SimDisk(MemoryDisk):
 
     def unplug(self) -> None:
         """Its process is gone."""
+        for stray in reversed(self._strays):
+            stray.put_right(self.names)
+        self._strays.clear()
         self.powered = False
         self._stopped_ms = self.now_ms
         self._loop = None
@@ -112,19 +117,15 @@ class SimDisk(MemoryDisk):
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         found, ways = super().open(path, create), self.misdirect.get(path.parent.name)
-        return found if ways is None else AstrayFile(self, found, ways)
+        return found if ways is None else AstrayFile(found, self.names[path], ways, self._strayed)
 
-    def astray(self, path: Path, ways: list[int], size: int, offset: int) -> int:
-        """Where a write of ``size`` bytes really goes, if the file goes as far."""
-        place = offset + ways[-1]
-        if place < 0 or place + size > len(self.names[path].written):
-            return offset
-        ways.pop()
+    def _strayed(self, stray: Stray) -> None:
         self.rotten = True
+        if stray.path.parent.name == "data":
+            self._strays.append(stray)
         if self._loop is not None:
             self._strayed_ns = self._loop.scheduler.now_ns
         self._counts.bite("misdirected write")
-        return place
 
     @property
     def now_ms(self) -> int:
@@ -223,24 +224,3 @@ class SimDisk(MemoryDisk):
         inode.written, inode.durable = result, bytearray(result)
         inode.dirty.clear()
         inode.resized = False
-
-
-class AstrayFile:
-    """A file of a `SimDisk` whose writes may go to another place."""
-
-    def __init__(self, disk: SimDisk, file: DiskFile, ways: list[int]) -> None:
-        self._disk = disk
-        self._file = file
-        self._ways = ways
-        self.path = file.path
-        self.pread = file.pread
-        self.fdatasync = file.fdatasync
-        self.truncate = file.truncate
-        self.fallocate = file.fallocate
-        self.size = file.size
-        self.next_data = file.next_data
-
-    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        if self._ways:
-            offset = self._disk.astray(self.path, self._ways, sum(map(len, buffers)), offset)
-        self._file.pwritev(buffers, offset)
