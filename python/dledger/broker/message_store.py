@@ -1,0 +1,250 @@
+"""A RocketMQ store as a broker has it: commit log, consume queues, index, checkpoint, lock and abort file, topics.
+
+What is put is in queues and index at once, and on the disk after `MessageStore.flush`, in an order that a crash at any
+point leaves recoverable: commit log, then queues and index, then the checkpoint that says so. A store that was not
+closed is recovered from the last commit log file that the checkpoint vouches for: what is behind in queues and index is
+made again from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from dledger.broker.commit_log import COMMIT_LOG_FILE, CommitLog, Placed, Recovered
+from dledger.broker.consume_queues import UNITS_IN_FILE, ConsumeQueues
+from dledger.broker.files import FileHandles, make_directory
+from dledger.broker.index_service import IndexService, now_ms
+from dledger.broker.reput import Reput
+from dledger.broker.store_guard import AbortFile, CheckpointFile, StoreLock
+from dledger.broker.topic_configs import TopicConfigs
+from dledger.errors import PathError
+from dledger.rocketmq.checkpoint import StoreCheckpoint
+from dledger.rocketmq.index_file import DEFAULT_SLOTS, DEFAULT_UNITS
+from dledger.rocketmq.message import Message
+from dledger.rocketmq.properties import keys_of
+from dledger.types import Buffer
+
+__all__ = ["MessageStore"]
+
+CHUNK: Final = 4 << 20
+
+
+class MessageStore:
+    """A store in a folder, which is made where there is none. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        file_size: int = COMMIT_LOG_FILE,
+        units_in_file: int = UNITS_IN_FILE,
+        index_slots: int = DEFAULT_SLOTS,
+        index_units: int = DEFAULT_UNITS,
+        index: bool = True,
+        clock: Callable[[], int] = now_ms,
+        cut_damage: bool = False,
+    ) -> None:
+        """Take the store's lock, recover it, and dispatch what has not been.
+
+        Args:
+            root: the broker's storePathRootDir.
+            file_size: mappedFileSizeCommitLog.
+            units_in_file: mappedFileSizeConsumeQueue / 20.
+            index_slots, index_units: maxHashSlotNum and maxIndexNum.
+            index: messageIndexEnable.
+            clock: milliseconds since 1970.
+            cut_damage: let the log end before damage even where messages that were on the disk stand behind it.
+
+        Raises:
+            PathError: somebody has the store open, it is one of DLedger mode, or the folder cannot be used.
+            CorruptStore: files have other sizes, are missing, or are damaged where no crash explains it.
+            DiskFull, StorageError: the disk failed.
+        """
+        if any(root.glob("dledger-*")):
+            raise PathError(f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log")
+        make_directory(root)
+        self.root = root
+        self._lock = StoreLock(root)
+        try:
+            self._abort, self._checkpoint_file = AbortFile(root), CheckpointFile(root)
+            was_clean = not self._abort.exists
+            self._abort.make()
+            self._handles = FileHandles()
+            self.log = CommitLog(root, file_size, handles=self._handles, clock=clock)
+            self.queues = ConsumeQueues(root / "consumequeue", units_in_file, self._handles)
+            self.index = IndexService(root / "index", index_slots, index_units, clock) if index else None
+            self.topics = TopicConfigs(root / "config", clock)
+            self.checkpoint = self._checkpoint_file.read()
+            self.reput = Reput(self.queues, self.index, 0)
+            self.queues.recover()
+            self.recovered = self._recover_normally(cut_damage) if was_clean else self._recover_abnormally(cut_damage)
+            self.queues.correct_min_offset(self.log.min_offset)
+            self.log.next_offsets = self.queues.next_offsets()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def _recover_normally(self, cut_damage: bool) -> Recovered:
+        """After a clean stop everything has been dispatched; what should be missing all the same is put again."""
+        found = self.log.recover_normally(cut_damage=cut_damage)
+        self._forget(found.end)
+        self.reput.offset = max(self.log.min_offset, self.queues.max_physical)
+        self.dispatch()
+        return found
+
+    def _forget(self, end: int) -> None:
+        if self.log.files.is_empty:
+            self.queues.destroy()
+        self.queues.truncate_dirty(end)
+        if self.index is not None:
+            self.index.truncate_dirty(end)
+
+    def _recover_abnormally(self, cut_damage: bool) -> Recovered:
+        """What a crash may have torn, in queues and index too, is made anew from the log."""
+        start = self.log.recovery_start(self.checkpoint.recovery_timestamp)
+        self.queues.truncate_dirty(start)
+        again = start if self.index is None else self.index.truncate_dirty(start, doubted=True)
+        begin = max(self.log.min_offset, min(start, again, self.queues.max_physical))
+        physic = self.checkpoint.physic_msg_timestamp
+        found = self.log.recover_abnormally(begin, physic, self.reput.put, cut_damage=cut_damage)
+        self._forget(found.end)
+        self.reput.offset = found.end
+        return found
+
+    def put_messages(self, messages: Iterable[Message], *, stamped: bool = False) -> list[Placed]:
+        """Put messages, all or none, and dispatch them; see `CommitLog.put_messages`.
+
+        A topic that is not in `topics` is served by a broker only when it is put there.
+        """
+        placed = self.log.put_messages(messages, stamped=stamped)
+        self.dispatch()
+        return placed
+
+    def put_message(self, message: Message) -> Placed:
+        """Put one message; as `put_messages`."""
+        return self.put_messages([message])[0]
+
+    def append_raw(self, offset: int, data: Buffer) -> int:
+        """Take bytes of a master's log, see `CommitLog.append_raw`, and dispatch what is whole; the new end."""
+        end = self.log.append_raw(offset, data)
+        if self.reput.offset < self.log.min_offset:
+            self.reput.offset = self.log.min_offset
+        self.dispatch()
+        return end
+
+    def dispatch(self, most: int | None = None) -> int:
+        """Put what is in the log and not yet in queues and index there; the place up to which everything is.
+
+        Args:
+            most: bytes of the log at most; None for all.
+
+        Raises:
+            FormatError: the log has something else than messages there.
+        """
+        reput, file_size, window = self.reput, self.log.file_size, CHUNK
+        stop = self.log.max_offset if most is None else min(self.log.max_offset, reput.offset + most)
+        while (begin := reput.offset) < stop:
+            rest = file_size - begin % file_size
+            length = min(window, rest, self.log.max_offset - begin)
+            if reput.dispatch(self.log.read(begin, length), begin, begin + rest) > begin:
+                window = CHUNK
+            elif length < window:
+                break
+            else:
+                window *= 4
+        if reput.store_timestamp:
+            self.log.store_timestamp = max(self.log.store_timestamp, reput.store_timestamp)
+        return reput.offset
+
+    def message_at(self, physical_offset: int) -> Message:
+        """The message at a place in the commit log; see `CommitLog.message_at`."""
+        return self.log.message_at(physical_offset)
+
+    def messages(self, topic: str, queue_id: int, queue_offset: int, count: int = 32) -> list[Message]:
+        """Up to ``count`` messages of a queue from an offset on.
+
+        Raises:
+            OffsetOutOfRange: nothing is there.
+        """
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return []
+        units = queue.units(max(queue_offset, queue.min_offset), count)
+        return [self.message_at(unit.physical_offset) for unit in units if not unit.is_filler]
+
+    def messages_with_key(
+        self, topic: str, key: str, begin: int | None = None, end: int | None = None
+    ) -> list[Message]:
+        """Messages with this unique key, or with this word among their keys, the newest first.
+
+        Args:
+            begin, end: store times in milliseconds, both included.
+        """
+        found = []
+        for place in [] if self.index is None else self.index.lookup(topic, key, begin, end):
+            if self.log.min_offset <= place < self.log.max_offset:
+                message = self.message_at(place)
+                stored = message.store_timestamp
+                in_time = (begin is None or stored >= begin) and (end is None or stored <= end)
+                if message.topic == topic and key in keys_of(message.property_map()) and in_time:
+                    found.append(message)
+        return found
+
+    def delete_before(self, physical_offset: int) -> int:
+        """Remove commit log files that end at or before this place, and what queues and index have of them; how many
+        commit log files."""
+        count = self.log.files.delete_before(physical_offset)
+        begin = self.log.min_offset
+        self.queues.delete_before(begin)
+        if self.index is not None:
+            self.index.delete_before(begin)
+        return count
+
+    def flush(self) -> None:
+        """Return when everything that was put is on the disk, and the checkpoint says so.
+
+        Raises:
+            DiskFull, StorageError: it is not, or perhaps not.
+        """
+        physic, logics = self.log.store_timestamp, self.reput.store_timestamp
+        self.log.flush()
+        self.queues.flush()
+        before = self.checkpoint
+        indexed = before.index_msg_timestamp
+        if self.index is not None:
+            self.index.flush()
+            indexed = self.index.end_timestamp or indexed
+        physic, logics = physic or before.physic_msg_timestamp, logics or before.logics_msg_timestamp
+        checkpoint = StoreCheckpoint(physic, logics, indexed)
+        self._checkpoint_file.write(checkpoint)
+        self.checkpoint = checkpoint
+
+    def close(self) -> None:
+        """Flush, and leave the store as a broker leaves it that was stopped."""
+        try:
+            self.dispatch()
+            self.flush()
+            self._abort.remove()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the store without a word: whoever opens it next recovers it."""
+        if self.index is not None:
+            self.index.close()
+        self._handles.close()
+        self._lock.release()
