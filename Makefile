@@ -15,7 +15,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills job-kills chaos sim mutants crash-points byte-flips disk-errors kafka fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills job-kills chaos sim matrix mutants crash-points byte-flips disk-errors kafka fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -42,9 +42,9 @@ layers: $(VENV)/.package
 length: $(VENV)/.package
 	@$(BIN)/python -m pytest tests/rules/test_tidy.py
 
-bench: $(VENV)/.package  ## measure, beside what this machine can do (BENCH=append,latency for some sections; REPETITIONS=n; QUICK=1)
+bench: $(VENV)/.package  ## measure, beside what this machine can do (BENCH=append,latency for some sections; REPETITIONS=n; QUICK=1; JSON=file)
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick) \
-		$(if $(REPETITIONS),--repetitions $(REPETITIONS))
+		$(if $(REPETITIONS),--repetitions $(REPETITIONS)) $(if $(JSON),--json $(JSON))
 
 kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost
 	@$(SPARK_ENV) DLEDGER_KILLS=$(N) $(BIN)/python -m pytest tests/cluster
@@ -59,6 +59,9 @@ chaos: $(VENV)/.package  ## real nodes under load while links, processes, disks 
 
 sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (SEEDS=n, or SEED=s for one with its story; JSON=file)
 	@$(BIN)/python -m dledger.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))
+
+matrix: $(VENV)/.package  ## cut the links of 3 and 5 simulated nodes in every way there is: who must have a leader has one (JSON=file)
+	@$(BIN)/python -m dledger.testing.sim.matrix $(if $(JSON),--json $(JSON))
 
 mutants: $(VENV)/.package  ## plant bugs, one after the other, and look whether the simulator finds them (ONLY=name,name; SEEDS=500; JSON=file)
 	@$(BIN)/python -m dledger.testing.mutants $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))

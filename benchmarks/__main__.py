@@ -14,6 +14,7 @@ from rich.console import Console
 from benchmarks import appends, availability, costs, failures, machine, planning, rocketmq, spark, typed, visible
 from benchmarks.floors import FLOORS
 from benchmarks.report import Report
+from dledger.testing.result import save
 
 SECTIONS: dict[str, Callable[..., None]] = {
     "append": appends.throughput,
@@ -42,6 +43,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
                         help="of every case; failover and handover: at least 20; elections: minutes")
     parser.add_argument("--directory", type=Path, help="where the logs lie while they are measured (a real disk)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON")
+    parser.add_argument("--json", type=Path, help="write it there too, for the page of evidence")
     parser.add_argument("--quick", action="store_true", help="a smoke test: everything once, small; no floors")
     asked = parser.parse_args(argv)
     asked.sections = asked.only.split(",")
@@ -68,6 +70,9 @@ def main(argv: Sequence[str]) -> int:
     path = asked.output / f"bench-{report.machine['started'].replace(':', '')}.json"
     report.save(path, floors)
     console.print(f"saved as {path}")
+    if asked.json is not None:
+        command = f"make bench BENCH={asked.only} REPETITIONS={asked.repetitions}"
+        save(report.as_evidence(command, floors), asked.json)
     return 0
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from dledger.testing.result import result
+
 BYTES = ", bytes"
 """Ends the name of a case that is another one's rate in MB/s."""
 
@@ -111,6 +113,20 @@ class Report:
         """Write the run as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.as_dict(floors), indent=1) + "\n")
+
+    def as_evidence(self, command: str, floors: Iterable[Floor]) -> dict[str, Any]:
+        """For the page of evidence, as `dledger.testing.result` has it: red when a floor is missed."""
+        rows: list[list[str]] = [["measured", "times", "least", "median", "p99", "most"]]
+        for case in self.cases.values():
+            figures = (case.low, case.median, case.percentile(0.99), case.high)
+            name = f"{case.section}: {case.name}" + (f", {case.unit}" if case.unit else "")
+            rows.append([name, str(len(case.values)), *(f"{figure:,.4g}" for figure in figures)])
+        missed = [f"{floor.text}: {value:,.4g} {floor.unit}, the bound is {floor.bound:,.4g}"
+                  for floor, value in self.check(floors) if not floor.holds(value)]  # fmt: skip
+        counts = {"cases": len(self.cases), "repetitions": sum(len(case.values) for case in self.cases.values())}
+        return result(
+            "availability", command=command, ok=not missed, figures=counts, faults={}, problems=missed, table=rows
+        )
 
     def show(self, console: Console, floors: Iterable[Floor]) -> None:
         """Print every case and every floor."""

@@ -14,8 +14,9 @@ class Coverage:
     missing: str
 
 
-SIM, MUTANTS, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, FAILOVER, JOB_KILLS = (
-    "sim", "mutants", "crash states", "byte flips", "disk errors", "chaos", "partition matrix", "failover", "job kills",
+SIM, MUTANTS, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS = (
+    "sim", "mutants", "crash states", "byte flips", "disk errors", "chaos", "partition matrix", "availability",
+    "job kills",
 )  # fmt: skip
 """Names of campaigns."""
 
@@ -34,7 +35,7 @@ PROMISES: Final[dict[str, Coverage]] = {
     "P9": Coverage((SIM, ERRORS, MUTANTS, CHAOS), "disks that report success for a flush that they did not do"),
     "P10": Coverage((SIM, MUTANTS, CHAOS), "a monotonic clock that goes back"),
     "P11": Coverage(
-        (SIM, MATRIX, FAILOVER, CHAOS),
+        (SIM, MATRIX, AVAILABILITY, CHAOS),
         "directed graphs on 5 nodes; graphs in which no node has two-way links to a majority",
     ),
     "P12": Coverage((SIM, CHAOS, JOB_KILLS), "executors on other machines"),
