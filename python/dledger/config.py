@@ -96,6 +96,9 @@ class GroupConfig:
     """Size of each data file. Equal on all nodes, because an entry's pos is."""
     index_file_bytes: int = 5 * MIB * 32
     """Size of each index file: DLedger's default, five million units of 32 bytes."""
+    commit_log: str = "topics"
+    """What the log holds. ``topics``: records in topics, as Spark reads and writes them. ``rocketmq``: messages of a
+    RocketMQ commit log, each an entry of its own (DLedgerCommitLog). Never changed once the group has files."""
     preferred_leaders: tuple[NodeId, ...] = ()
     """Leadership moves to one of these whenever it is up to date."""
     max_transfer_lag: int = 1000
@@ -111,6 +114,8 @@ class GroupConfig:
             raise ConfigError(f"preferred leaders {self.preferred_leaders} are not all members {self.members}")
         if not 0 < 3 * self.heartbeat_ms <= self.election_ms:
             raise ConfigError(f"election_ms {self.election_ms} is under three times heartbeat_ms {self.heartbeat_ms}")
+        if self.commit_log not in {"topics", "rocketmq"}:
+            raise ConfigError(f"commit_log {self.commit_log!r}: write 'topics' or 'rocketmq'")
         if self.takeover_ms < 0:
             raise ConfigError(f"takeover_ms {self.takeover_ms} is negative; 0 switches it off")
         if self.max_body_bytes + 4096 > self.segment_bytes:

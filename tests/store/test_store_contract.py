@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange, StorageError
-from dledger.messages.entry import HardState, LogEnd
+from dledger.messages.entry import HEADER, HardState, LogEnd, stamp
 from dledger.store.files import RealDisk
 from dledger.store.keeper import Keeping
 from dledger.store.memory import MemoryStore
@@ -207,6 +207,21 @@ def test_reopened_store_goes_on_where_it_was(reopen, kit):
     store.truncate(Index(4))
     store = reopen()
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries[:5])
+
+
+def test_an_entry_is_found_by_where_it_begins_and_nothing_else_is(store, kit):
+    kit.reach(store, 1)
+    entries = kit.make(store.end, SIZES)
+    store.append(entries)
+    assert [store.index_at(entry.pos) for entry in entries] == [entry.index for entry in entries]
+    for wrong in (-1, 1, entries[1].pos + 48, entries[-1].end_pos, entries[-1].end_pos - 1, 1 << 50):
+        assert store.index_at(wrong) is None
+    end = store.end
+    inner = HEADER.pack(1, 48, 1, 1, end.end_pos + 48, 0, 0, 0, 0)  # a body that looks like an entry there
+    entry = stamp(end, Term(1), 1, inner, kit.segment)
+    store.append([entry])
+    assert store.index_at(entry.pos) == entry.index
+    assert store.index_at(entry.pos + 48) is None
 
 
 def test_reading_in_front_of_the_log_is_out_of_range(kit, disk):

@@ -13,6 +13,7 @@ from dledger.catalog import snapshot
 from dledger.catalog.groups import Groups
 from dledger.catalog.partition import Partition, table_name
 from dledger.catalog.producers import Producers
+from dledger.catalog.queues import Queues
 from dledger.catalog.results import STAGED, BatchRef, CommandResult, DataResult
 from dledger.catalog.schemas import Schemas, refuse
 from dledger.catalog.table import TableFactory
@@ -71,6 +72,7 @@ class Catalog:
         """The incarnation of each member that counts, by the entry `members_index`; empty before the first `Admit`."""
         self.members_index: Index = NO_INDEX
         self.consumer_groups = Groups(self.topics_state, self._at)
+        self.queues = Queues()
         self._dropped: list[tuple[int, str]] = []
 
     # ---- applying
@@ -83,6 +85,11 @@ class Catalog:
     def apply_other(self, index: int) -> None:
         """An entry that says nothing to the catalog: a leader's NOOP, or another program's."""
         self._advance(index)
+
+    def apply_message(self, index: int, topic: str, queue_id: int, queue_offset: int, store_ms: int) -> None:
+        """A message of a RocketMQ commit log is committed; see `Queues.add`."""
+        self._advance(index)
+        self.queues.add(topic, queue_id, queue_offset, store_ms)
 
     def apply_data(self, index: int, pos: int, size: int, header: BodyHeader, crc: int) -> DataResult:
         """A batch is committed: give it its offsets, or tell why it has none.

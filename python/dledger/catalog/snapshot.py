@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dledger.catalog.groups import Group, Groups
 from dledger.catalog.partition import Partition
 from dledger.catalog.producers import WINDOW, Producers, Session, Window
+from dledger.catalog.queues import Queues
 from dledger.catalog.table import TableFactory
 from dledger.catalog.transactions import STAGED_ROW, Stage, Transactions, Writer
 from dledger.checksum import crc32
@@ -66,6 +67,8 @@ def encode(catalog: Catalog) -> bytes:
         meta["members"] = [catalog.members_index, sorted(catalog.members.items())]
     if catalog.schemas.by_topic:
         meta["schemas"] = [[topic_id, texts] for topic_id, texts in sorted(catalog.schemas.by_topic.items())]
+    if catalog.queues:
+        meta["queues"] = catalog.queues.encode()
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -161,6 +164,8 @@ def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
     catalog.clock_ms = meta["clock"]
     if "members" in meta:
         catalog.members_index, catalog.members = Index(meta["members"][0]), dict(meta["members"][1])
+    if "queues" in meta:
+        catalog.queues = Queues.decode(meta["queues"])
     _decode_topics(meta, packed, catalog, tables)
     _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_producers(meta["producers"], packed, catalog.producers)

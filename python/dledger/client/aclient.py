@@ -18,6 +18,7 @@ from dledger.client.aproducer import AsyncProducer, AsyncStage, AsyncTransaction
 from dledger.client.channel import Channel
 from dledger.client.core import ATTEMPT_MS, Core
 from dledger.client.fetching import WAIT_MS, Fetcher
+from dledger.client.messages import AsyncMessages
 from dledger.client.reading import (
     Replicas,
     check_partition,
@@ -46,7 +47,7 @@ class _Holder:
     session: Session | None = None
 
 
-class AsyncClient:
+class AsyncClient(AsyncMessages):
     """As `dledger.client.Client`, for one event loop; every call is awaited and reads are asynchronous iterators.
 
     Args, Raises: see `Client`; ``environment`` is for tests.

@@ -20,6 +20,7 @@ from dledger.client.channel import Channel
 from dledger.client.core import Core, Operation, T
 from dledger.client.fetching import Fetcher
 from dledger.client.lane import Lane
+from dledger.client.messages import Messages
 from dledger.client.producer import Producer
 from dledger.client.questions import Questions
 from dledger.client.reading import (
@@ -40,7 +41,7 @@ from dledger.messages.client import FetchedBatch, OffsetKind, TopicInfo
 from dledger.messages.command import StageSum
 
 
-class Client(Questions):
+class Client(Questions, Messages):
     """Talks to a group of nodes; finds the leader by itself and retries what is safe to retry.
 
     Nothing is connected before the first call. Threads may share a client; each call takes connections of its own.

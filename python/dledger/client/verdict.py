@@ -47,6 +47,7 @@ DISK_FULL_PATIENCE_MS: Final = 3000
 """A leader with a full disk hands over; a call waits this long for a leader that has room."""
 
 _ERRORS: Final[dict[Code, type[DLedgerError]]] = {
+    Code.UNSUPPORTED: errors.ConfigError,
     Code.UNKNOWN_GROUP: errors.WrongGroup,
     Code.DISK_FULL: errors.DiskFull,
     Code.UNKNOWN_TOPIC: errors.TopicNotFound,

@@ -31,7 +31,7 @@ _DECIDED: Final = {
 }
 _GROUP_FIELDS: Final = tuple(f.name for f in fields(GroupConfig))
 _NODE_FIELDS: Final = tuple(f.name for f in fields(NodeConfig))
-_FIXED: Final = frozenset({"group", "segment_bytes", "index_file_bytes"})
+_FIXED: Final = frozenset({"commit_log", "group", "segment_bytes", "index_file_bytes"})
 """What the files were made with; it never changes."""
 _LIVE: Final = frozenset({"idle_timeout_ms"})
 """What running nodes take up at once."""

@@ -276,6 +276,12 @@ class Writes:
         self._waiting.clear()
         self._gathered.clear()
 
+    def hold(self, size: int) -> None:
+        """Count these bytes of a request that waits elsewhere; negative when it is answered."""
+        self.held_bytes += size
+        if size < 0:
+            self._on_relief()
+
     def _release(self, waiter: Waiter) -> None:
         if waiter.held:
             waiter.held = False

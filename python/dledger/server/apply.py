@@ -11,8 +11,9 @@ from typing import Final
 from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, decode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
 from dledger.errors import CorruptEntry, ProtocolError
-from dledger.messages.entry import MAGIC_NORMAL, Entry
+from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.raft.node import RaftNode
+from dledger.rocketmq.append_hook import read_stored
 from dledger.store.api import LogStore
 from dledger.types import Index
 from dledger.wire import decode_command
@@ -131,7 +132,7 @@ class Applier:
             with suppress(ValueError):  # else it is somebody's, e.g. of DLedger itself: it has a place, no records
                 header = decode_header(entry.body)
         if header is None:
-            catalog.apply_other(entry.index)
+            self._apply_other(entry)
         elif header.kind is Kind.DATA:
             result = catalog.apply_data(entry.index, entry.pos, len(entry.body), header, entry.body_crc)
         else:
@@ -145,3 +146,13 @@ class Applier:
                 result = catalog.apply_command(entry.index, command)
         self.applied_pos = entry.end_pos
         self._on_applied(entry, result)
+
+    def _apply_other(self, entry: Entry) -> None:
+        """A leader's NOOP, another program's entry, or a message of a RocketMQ commit log, in whatever group it is."""
+        stored = read_stored(entry.body, entry.pos + HEADER_SIZE) if entry.magic == MAGIC_NORMAL else None
+        if stored is None:
+            self.catalog.apply_other(entry.index)
+        else:
+            self.catalog.apply_message(
+                entry.index, stored.topic, stored.queue_id, stored.queue_offset, stored.store_timestamp
+            )

@@ -34,6 +34,8 @@ from dledger.net import Connection, Limits, Listener, Patience, listen
 from dledger.server.admission import Admissions
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
+from dledger.server.application import Application
+from dledger.server.application import Handler as PayloadHandler
 from dledger.server.driver import Driver
 from dledger.server.install import Installer
 from dledger.server.listings import Listings
@@ -72,6 +74,7 @@ class Front:
         admissions: Admissions,
         listings: Listings,
         installer: Installer,
+        application: Application,
     ) -> None:
         self._group = group
         self._node = node
@@ -107,6 +110,7 @@ class Front:
             AdmitRequest: admissions.admit,
             ListRequest: listings.ask,
         }
+        self._with_payload: dict[type[Any], PayloadHandler] = {AppendRequest: writes.append, **application.handlers()}
 
     @property
     def port(self) -> int:
@@ -169,9 +173,9 @@ class Front:
                 raise ProtocolError(f"peer {session.peer} sent {type(message).__name__}")
         elif self.catalog_lost and type(message) is not StatusRequest:
             connection.abort()  # as if this node were down: another one answers
-        elif type(message) is AppendRequest:
+        elif (handle := self._with_payload.get(type(message))) is not None:
             self.client_requests += 1
-            self._writes.append(connection, request_id, message, payload)
+            handle(connection, request_id, message, payload)
             if self._writes.held_bytes > self._full_bytes and connection not in self._paused:
                 self._paused[connection] = None
                 connection.pause_reading()

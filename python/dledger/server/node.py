@@ -22,6 +22,7 @@ from dledger.server.answers import Answers
 from dledger.server.appends import Writes
 from dledger.server.apply import Applier
 from dledger.server.checkpoint import Checkpoints
+from dledger.server.commit_log import application_of
 from dledger.server.driver import Driver
 from dledger.server.front import Front, frame_limits
 from dledger.server.house import House
@@ -171,10 +172,14 @@ class NodeServer:
             group, node.node_id, self.driver, self.catalog, store, self.linearizable, self._addresses,
             self._more_status,
         )  # fmt: skip
+        self.application = application_of(
+            group, self.driver, self.catalog, store, self.writes, self.linearizable,
+            lambda: self._addresses()[node.node_id], self.on_damage,
+        )  # fmt: skip
         self.listings = Listings(self.driver, self.catalog, store, self.linearizable, self.on_damage)
         self.front = Front(
             group, node, self.driver, self.writes, self.reads, self.offsets, self.answers, self.repairs,
-            self.admissions, self.listings, self.states.installer,
+            self.admissions, self.listings, self.states.installer, self.application,
         )  # fmt: skip
         self.front.catalog_lost = self._is_lost
         self.house = House(
@@ -191,7 +196,7 @@ class NodeServer:
             return
         if self._error is None:
             await self._hand_over()
-            await self._until(lambda: self.writes.waiting == 0)
+            await self._until(lambda: self.writes.waiting + self.application.waiting == 0)
         await self._end_parts()
         self._close_files()
         logger.info("%s of group %s has stopped", self.node.node_id, self.group.group)
@@ -199,6 +204,7 @@ class NodeServer:
     async def _end_parts(self) -> None:
         """Everything ends but the files, which have all that was given to them."""
         self.writes.fail_all(Code.TERM_CHANGED)
+        self.application.fail_all(Code.TERM_CHANGED)
         self.linearizable.fail_all(Code.NOT_LEADER)
         self.reads.stop()
         self.offsets.stop()
@@ -286,7 +292,7 @@ class NodeServer:
 
     @property
     def client_requests(self) -> int:
-        """Requests of clients so far; asking for the status is none."""
+        """See `Front`."""
         return self.front.client_requests
 
     def _more_status(self) -> dict[str, Any]:
@@ -309,6 +315,7 @@ class NodeServer:
             "retention": self.house.holds.status(),
             "install": self.states.status(),
             "catalog_lost": self._is_lost,
+            **self.application.status(),
         }
 
     # --- news -------------------------------------------------------------------------------------------------
@@ -323,6 +330,7 @@ class NodeServer:
 
     def on_finished(self, finished: Finished) -> None:
         self.writes.finished(finished)
+        self.application.on_finished(finished)
 
     def on_read(self, done: ReadDone) -> None:
         self.linearizable.done(done)
@@ -367,6 +375,7 @@ class NodeServer:
         self.linearizable.applied()
         self.reads.applied()
         self.offsets.applied()
+        self.application.on_pass()
 
     def _fatal(self, error: BaseException) -> None:
         """The end: whoever waits for an acknowledgement never gets one from this node (D2). Not where only the catalog

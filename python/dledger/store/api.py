@@ -194,6 +194,9 @@ class LogStore(Protocol):
             OffsetOutOfRange: not kept any more.
         """
 
+    def index_at(self, pos: int) -> Index | None:
+        """The entry that begins at this log position, in bytes; None where none does that is kept."""
+
     def repair(self, *entries: Entry, last_stays: bool = False) -> None:
         """Put sound copies of neighbouring damaged entries, fetched from a peer, in their place: in a new file, that
         takes the old one's place when it is durable. All entries that are damaged side by side belong together, so

@@ -18,7 +18,7 @@ from typing import Final
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
-from dledger.errors import CorruptEntry, CorruptStore, DiskFull, PathError, StorageError
+from dledger.errors import CorruptEntry, DiskFull, PathError, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd
 from dledger.messages.membership import Membership
 from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
@@ -31,7 +31,7 @@ from dledger.store.reader import Reader, View
 from dledger.store.recovery import mark_of, no_commit_beyond, recover
 from dledger.store.repairs import repair
 from dledger.store.retention import drop_front, level_of, without_expired
-from dledger.store.rules import check_append, check_hard_state, check_truncate
+from dledger.store.rules import check_append, check_hard_state, check_truncate, older_than_its_log
 from dledger.store.scrub import Scrub, examine
 from dledger.store.segments import SegmentFiles
 from dledger.store.terms import Pairs, TermTable, find_terms
@@ -118,15 +118,10 @@ class FileStore:
     def _check_term(self) -> None:
         """A node's term is never below that of its log; DLedger could lose it, we do not."""
         last = self.end.position.term
-        if self._state.term >= last:
-            return
-        if not self._parts.imported:
-            raise CorruptStore(
-                f"{self._settings.directory}: the log has entries of term {last}, but the hard state says term "
-                f"{self._state.term}, so it is an old copy and its vote cannot be believed: empty the directory and "
-                "let it back in with 'dledger admit'"
-            )
-        self.save_hard_state(HardState(last, self.identity.node_id, self._commit))  # its vote is lost: none is left
+        if self._state.term < last and not self._parts.imported:
+            raise older_than_its_log(self._settings.directory, self._state.term, last)
+        if self._state.term < last:  # its vote is lost: none is left
+            self.save_hard_state(HardState(last, self.identity.node_id, self._commit))
 
     @property
     def begin_index(self) -> Index:
@@ -330,6 +325,11 @@ class FileStore:
             return self._reader.read_bodies(refs)
         except OSError as error:
             raise self._read_failed(min(refs)[0], max(refs)[0], error) from error
+
+    def index_at(self, pos: int) -> Index | None:
+        """See `LogStore.index_at`."""
+        self._check_alive()
+        return self._reader.index_at(pos)
 
     def _read_failed(self, first: int, last: int, error: OSError) -> StorageError | CorruptEntry:
         """What is durable can be fetched from a peer; a disk that cannot give back what it just took is done for."""

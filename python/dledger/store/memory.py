@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -202,6 +203,12 @@ class MemoryStore:
                     raise CorruptEntry(f"entry {index} of {size} bytes is not at pos {pos}, or damaged", index)
                 bodies.append(entry.body)
         return bodies
+
+    def index_at(self, pos: int) -> Index | None:
+        self._check()
+        with self._lock:
+            at = bisect_left(self._entries, pos, key=lambda entry: entry.pos)
+            return self._entries[at].index if at < len(self._entries) and self._entries[at].pos == pos else None
 
     def _check_range(self, index: int) -> None:
         if index < self._begin:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dledger.errors import ProtocolError
+from dledger.messages.broker import BrokerRequest, BrokerResponse, PutMessageRequest, ViewMessageResponse
 from dledger.messages.client import AppendRequest, ClientRequest, ClientResponse, FetchResponse
 from dledger.messages.command import Command
 from dledger.messages.entry import HEADER, HEADER_SIZE, Entry
@@ -22,12 +23,14 @@ from dledger.wire.framing import pack_frame
 from dledger.wire.kinds import KINDS, MESSAGES
 from dledger.wire.packing import pack, unpack
 
-Message = ClientRequest | ClientResponse | PeerMessage | RepairMessage | InstallMessage
+Message = ClientRequest | ClientResponse | PeerMessage | RepairMessage | InstallMessage | (
+    BrokerRequest | BrokerResponse
+)
 
 _TABLES: Final = {kind: Table(message) for kind, message in MESSAGES.items()}
 _BY_TYPE: Final = {message: (kind, _TABLES[kind]) for message, kind in KINDS.items()}
 _WITH_ENTRIES: Final = {KINDS[PushEntryRequest], KINDS[RepairResponse]}
-_APPEND: Final = KINDS[AppendRequest]
+_WITH_BYTES: Final = {KINDS[message] for message in (AppendRequest, PutMessageRequest, ViewMessageResponse)}
 _FETCHED: Final = KINDS[FetchResponse]
 
 
@@ -75,7 +78,7 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
             return _with_entries(message, payload)
         if kind == _FETCHED:
             _check_fetched(message, payload)
-        elif len(payload) and kind != _APPEND:
+        elif len(payload) and kind not in _WITH_BYTES:
             raise Wrong(f"a payload of {len(payload)} bytes where none belongs")
     except Wrong as error:
         raise ProtocolError(f"{table.cls.__name__}.{error}") from None

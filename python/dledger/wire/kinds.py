@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dledger.messages import client, command, install, peer, repair
+from dledger.messages import broker, client, command, install, peer, repair
 
 MESSAGES: Final[dict[int, type[Any]]] = {
     1: client.HelloRequest,
@@ -50,6 +50,10 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     55: client.SchemasResponse,
     56: client.ListRequest,
     57: client.ListResponse,
+    58: broker.PutMessageRequest,
+    59: broker.PutMessageResponse,
+    60: broker.ViewMessageRequest,
+    61: broker.ViewMessageResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 

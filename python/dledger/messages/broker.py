@@ -1,0 +1,97 @@
+"""What clients ask of a group that keeps a RocketMQ commit log, and what it answers.
+
+Encoded messages travel as the frame's payload, one behind the other; their own sizes tell where each ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from dledger.messages.codes import Code
+from dledger.types import NodeId
+
+
+class PutMessageStatus(IntEnum):
+    """What became of a put, under RocketMQ's names; only PUT_OK promises that the message is stored."""
+
+    PUT_OK = 0
+    SERVICE_NOT_AVAILABLE = 1
+    """This node cannot take messages now; nothing was written."""
+    OS_PAGECACHE_BUSY = 2
+    """Too much is under way. After WAIT_QUORUM_ACK_TIMEOUT the message may still be stored."""
+    MESSAGE_ILLEGAL = 3
+    """The bytes are no message, or one that is too large; nothing was written."""
+    UNKNOWN_ERROR = 4
+    """It may be stored or not."""
+
+
+_STATUS: Final = {
+    Code.SUCCESS: PutMessageStatus.PUT_OK,
+    Code.INCONSISTENT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.NOT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.LEADER_NOT_READY: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.LEADER_TRANSFERRING: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.DISK_FULL: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.UNSUPPORTED: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.WAIT_QUORUM_ACK_TIMEOUT: PutMessageStatus.OS_PAGECACHE_BUSY,
+    Code.LEADER_PENDING_FULL: PutMessageStatus.OS_PAGECACHE_BUSY,
+    Code.MALFORMED: PutMessageStatus.MESSAGE_ILLEGAL,
+    Code.RECORD_TOO_LARGE: PutMessageStatus.MESSAGE_ILLEGAL,
+}
+
+
+def put_status(code: Code) -> PutMessageStatus:
+    """DLedgerCommitLog's status for DLedger's answer to an append."""
+    return _STATUS.get(code, PutMessageStatus.UNKNOWN_ERROR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutMessageRequest:
+    """Payload: messages, each of which becomes one entry, side by side and in this order. Answered when the last one is
+    committed and applied. Whatever they have as queue offset, physical offset, store time or store host is replaced."""
+
+    timeout_ms: int = 2500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutMessageResponse:
+    """One number for each message, in order; a queue offset is 0 for a message that has no place in a queue.
+    ``store_host`` is the ``host:port`` that the messages carry."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    physical_offsets: tuple[int, ...] = ()
+    queue_offsets: tuple[int, ...] = ()
+    store_timestamp: int = 0
+    store_host: str = ""
+
+    @property
+    def status(self) -> PutMessageStatus:
+        """What became of the put, in RocketMQ's words."""
+        return put_status(self.code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewMessageRequest:
+    """The message at a physical offset. Linearizable (leader only) unless ``stale``, which any node answers from what
+    it knows to be committed."""
+
+    physical_offset: int
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewMessageResponse:
+    """Payload: the message. OFFSET_OUT_OF_RANGE: no committed message begins at that offset, or it is not kept any
+    more."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+
+
+BrokerRequest = PutMessageRequest | ViewMessageRequest
+BrokerResponse = PutMessageResponse | ViewMessageResponse
