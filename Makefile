@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 KAFKA := $(VENV)/kafka
+INTEROP := $(VENV)/interop
 SOURCES := pyproject.toml setup.py $(shell find python datasource streaming -name '*.py' -o -name 'py.typed')
 LINTED := python datasource streaming examples benchmarks tests setup.py
 TESTS ?= tests
@@ -15,7 +16,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench kills job-kills chaos sim matrix mutants crash-points byte-flips disk-errors kafka fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench kills job-kills chaos sim matrix mutants crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -78,6 +79,9 @@ disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and 
 kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and back with Spark, and reconcile offsets and counts (needs Maven)
 	@$(SPARK_ENV) $(BIN)/python examples/from_kafka.py $(KAFKA)
 
+interop: $(VENV)/.package $(INTEROP)/.jars  ## run the tests against the real RocketMQ 4.9 and DLedger (needs Maven and a Java 17 compiler)
+	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m pytest tests/interop
+
 fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 sound, damaged and random inputs
 	@DLEDGER_FUZZ=$(or $(INPUTS),200000) $(BIN)/python -m pytest tests/rocketmq/test_rocketmq_fuzz.py
 
@@ -120,4 +124,13 @@ $(KAFKA)/.jars: examples/kafka_copy/pom.xml
 	@for part in broker connector; do \
 		mvn --quiet --batch-mode -Dstyle.color=never --file $< --activate-profiles $$part dependency:copy-dependencies \
 			-DincludeScope=runtime -DoutputDirectory=$(abspath $(KAFKA))/$$part || exit 1; done
+	@touch $@
+
+$(INTEROP)/.jars: tests/interop/java/pom.xml
+	@command -v mvn >/dev/null && command -v javac >/dev/null || { \
+		echo "make interop fetches RocketMQ with Maven and compiles a little Java; on Debian and Ubuntu:" \
+			"apt install maven openjdk-17-jdk-headless" >&2; exit 1; }
+	@rm -rf $(INTEROP) && mkdir -p $(INTEROP)
+	@mvn --quiet --batch-mode -Dstyle.color=never --file $< dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory=$(abspath $(INTEROP))
 	@touch $@

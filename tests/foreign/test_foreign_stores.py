@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pickle
 import struct
 from pathlib import Path
@@ -103,6 +105,37 @@ def test_a_store_at_an_fsspec_url_is_read_like_one_on_a_disk(tmp_path: Path, sto
             opened("memory://shop/nothing")
     finally:
         memory.rm("/shop", recursive=True)
+
+
+def test_a_file_that_vanishes_while_a_folder_is_listed_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DLedger does so each three seconds with its checkpoint.tmp."""
+    for name in ("checkpoint", "checkpoint.tmp"):
+        (tmp_path / name).write_text("endIndex=1")
+
+    scan = os.scandir
+
+    def scandir(path: str) -> Any:
+        with scan(path) as found:
+            entries = list(found)
+        (tmp_path / "checkpoint.tmp").unlink()
+        return contextlib.nullcontext(entries)
+
+    storage = Storage.of(str(tmp_path), {})
+    monkeypatch.setattr("dledger.foreign.storage.os.scandir", scandir)
+    listing = storage.list()
+    assert listing is not None
+    assert listing.files == {"checkpoint": 10}
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage.of(str(tmp_path), {})
+    monkeypatch.setattr(Storage, "size", lambda self, path: 32)
+    assert storage.find("checkpoint", 100) is None
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(PathError, match="checkpoint cannot be read"):
+        storage.find("checkpoint", 100)
 
 
 def test_local_urls_and_options_that_are_none_of_theirs(tmp_path: Path, stores: Any) -> None:

@@ -175,6 +175,62 @@ def test_in_dledger_mode_only_what_is_committed_is_shown(tmp_path: Path, stores:
     assert query.drain() == bodies(messages[:15] + messages[20:21])
 
 
+def test_a_checkpoint_that_is_just_being_replaced_takes_nothing_back(tmp_path: Path, stores: Any) -> None:
+    """DLedger copies the checkpoint to checkpoint.bak, removes it, and then gives the next one its name."""
+    log = stores.Log(tmp_path / "dledger-n0" / "data", 4096, entries=True)
+    messages = stores.some(30)
+    log.append(messages[:20])
+    checkpoint = log.folder.parent / "checkpoint"
+    log.commit(4)
+    checkpoint.rename(checkpoint.with_suffix(".bak"))
+    assert Query(tmp_path).drain() == bodies(messages[:5])
+    query = Query(tmp_path)
+    log.commit(9)
+    assert query.drain() == bodies(messages[:10])
+    checkpoint.unlink()
+    assert query.drain() == bodies(messages[:10])
+    log.commit(14)
+    assert query.drain() == bodies(messages[:15])
+
+
+def test_before_the_first_checkpoint_of_a_broker_nothing_is_shown(tmp_path: Path, stores: Any) -> None:
+    log = stores.Log(tmp_path / "dledger-n0" / "data", 4096, entries=True)
+    messages = stores.some(20)
+    log.append(messages)
+    log.commit(9)
+    (log.folder.parent / "checkpoint").unlink()
+    query = Query(tmp_path)
+    assert query.drain() == []
+    log.commit(9)
+    assert query.drain() == bodies(messages[:10])
+
+
+def test_what_was_shown_before_a_node_had_a_checkpoint_is_not_missed_in_its_first_one(
+    tmp_path: Path, stores: Any
+) -> None:
+    """Of a node by itself nobody knows whether it is one of DLedger 0.4.0, which never writes a checkpoint."""
+    log = stores.Log(tmp_path / "data", 4096, entries=True)
+    for n in range(20):
+        log.body(b"%d" % n, 1)
+    query = Query(tmp_path, layout="dledger")
+    query.drain()
+    assert query.rows("entryIndex") == list(range(20))
+    log.commit(9)
+    log.body(b"20", 1)
+    query.drain()
+    assert query.rows("entryIndex") == list(range(20))
+    log.commit(20)
+    query.drain()
+    assert query.rows("entryIndex") == list(range(21))
+    log.end = log.index = 0
+    log.units = []
+    log.write(0, bytes(4096))
+    log.body(b"of another log", 1)
+    log.commit(0)
+    with pytest.raises(OffsetOutOfRange, match="this is another store, or a broker has given up what was read"):
+        query.trigger()
+
+
 @pytest.mark.parametrize("back", [60, 1 << 16])
 def test_without_a_checkpoint_what_a_follower_gave_up_is_not_shown_behind_what_it_wrote_since(
     tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch, back: int

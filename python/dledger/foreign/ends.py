@@ -91,17 +91,17 @@ class _Chain:
 
 
 def committed_index(storage: Storage, form: Form) -> int | None:
-    """What DLedger's checkpoint says, -1 for nothing yet; None where there is no checkpoint, as in DLedger 0.4.0."""
+    """What DLedger's checkpoint says, -1 for nothing yet; None where there is none, as in DLedger 0.4.0 and in a node's
+    first seconds. DLedger removes it for a moment when it writes the next one; then its copy of the last one counts.
+    """
     if form.base is None:
         return None
-    path = f"{form.base}/checkpoint".lstrip("/")
-    size = storage.size(path)
-    if not size:
-        return None
-    for line in storage.read(path, 0, TEXT_LIMIT).decode("ascii", "replace").splitlines():
-        name, _, value = line.partition("=")
-        if name.strip() == "committedIndex" and value.strip().removeprefix("-").isdecimal():
-            return int(value)
+    for name in ("checkpoint", "checkpoint.bak"):
+        text = storage.find(f"{form.base}/{name}".lstrip("/"), TEXT_LIMIT)
+        for line in (text or b"").decode("ascii", "replace").splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == "committedIndex" and value.strip().removeprefix("-").isdecimal():
+                return int(value)
     return None
 
 

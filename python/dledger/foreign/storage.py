@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -75,7 +75,11 @@ class Storage:
     def _list_local(self, path: str) -> Listing:
         with os.scandir(path) as found:
             entries = list(found)
-        files = {one.name: one.stat().st_size for one in entries if one.is_file()}
+        files = {}
+        for one in entries:
+            with suppress(FileNotFoundError):  # another program has just removed it
+                if one.is_file():
+                    files[one.name] = one.stat().st_size
         return Listing(files, tuple(sorted(one.name for one in entries if one.is_dir())))
 
     def _list_url(self, folder: str) -> Listing:
@@ -110,6 +114,21 @@ class Storage:
                     parts.append(part)
                     offset, length = offset + len(part), length - len(part)
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def find(self, path: str, length: int) -> bytes | None:
+        """A file's first bytes, at most ``length``; None when there is no file, or an empty one.
+
+        Raises:
+            PathError: it cannot be read.
+        """
+        if not self.size(path):
+            return None
+        try:
+            return self.read(path, 0, length)
+        except PathError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # removed since
+                return None
+            raise
 
     def read_exactly(self, path: str, start: int, offset: int, length: int) -> bytes:
         """``length`` bytes from ``offset`` on of a log, out of a file that begins at ``start`` in it.

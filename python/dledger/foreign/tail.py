@@ -16,6 +16,7 @@ from dledger.rocketmq.windows import FileReader
 
 __all__ = ["Places", "begins", "bounded", "ends", "faults_between", "place_at", "ranges_between"]
 
+INDEX: Final = "index"
 LEAST_BACK: Final = 1 << 16
 BLANK: Final = b"\xff\xff\xff\xff"
 Places = dict[str, int]
@@ -41,14 +42,34 @@ def _end(store: Store, form: Form, known: int) -> int:
     span = file.span
     if span.next_start is not None:  # the other log goes on behind this one
         return span.next_start
-    if form.name == DLEDGER and committed_index(store.storage, form) is not None:
-        committed = committed_end(store.storage, form)
-        return known if committed is None else max(committed, form.begin)  # None: its entry is not there yet
-    at = known if span.start <= known <= span.data_end else span.start
-    end = _reader(store, file).written_end(at)
     if form.name != DLEDGER:
-        return end
-    return min(end, ledger_end(store.storage, form, _entry_before(store, form, at)))  # DLedger 0.4.0
+        return _written_end(store, file, known)
+    if committed_index(store.storage, form) is None:
+        if _is_young(store, form):
+            return known
+        at = known if span.start <= known <= span.data_end else span.start  # DLedger 0.4.0
+        return min(_written_end(store, file, at), ledger_end(store.storage, form, _entry_before(store, form, at)))
+    committed = committed_end(store.storage, form)
+    if committed is None:  # its entry is not there yet
+        return known
+    if committed >= known:
+        return max(committed, form.begin)
+    # What was shown stays so while it is there: this checkpoint is a copy, or the first one of a node that had none.
+    return min(known, _written_end(store, file, committed), ledger_end(store.storage, form))
+
+
+def _written_end(store: Store, file: LogFile, known: int) -> int:
+    """Behind the last whole message of the log's last file; ``known`` is a border."""
+    inside = file.span.start <= known <= file.span.data_end
+    return _reader(store, file).written_end(known if inside else file.span.start)
+
+
+def _is_young(store: Store, form: Form) -> bool:
+    """Whether this is a broker's log of DLedger mode before its first checkpoint, some seconds after its begin."""
+    if store.layout == DLEDGER or form.base is None:
+        return False
+    node = store.storage.list(form.base)
+    return node is not None and INDEX in node.folders
 
 
 def _entry_before(store: Store, form: Form, at: int) -> int:

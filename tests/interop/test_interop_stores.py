@@ -1,0 +1,126 @@
+"""What a real broker writes, in each of its three forms, is read here as its own consumer pulls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class Written:
+    """A store that a broker has written; it has been stopped."""
+
+    path: Path
+    port: int
+    served: dict[Any, dict[str, Any]]
+    """What its consumer pulled."""
+    shown: Any
+    """What tailed the store meanwhile, from its begin on."""
+
+
+@pytest.fixture(scope="module")
+def write(programs: Any, real: Any, traffic: Any) -> Callable[..., Written]:
+    """Lets a broker write messages of every kind into a store while it is tailed."""
+
+    def written(path: Path, port: int, count: int, tail: Any = None, **settings: Any) -> Written:
+        broker = real.Broker(programs, path.parent.name, path, port, **settings)
+        tail = tail or traffic.Tail(path)
+        try:
+            client = broker.client()
+            try:
+                with ThreadPoolExecutor(1) as other:
+                    sent = other.submit(traffic.send_all_kinds, client, count)
+                    while not sent.done():
+                        tail.look()
+                    sent.result()
+                real.eventually("the delayed messages", lambda: traffic.is_all_delivered(traffic.rows(path)))
+                ours = traffic.by_place(traffic.rows(path))
+                real.eventually("the stream to show all", lambda: tail.look() >= len(ours))
+                served = real.eventually("all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours)))
+                traffic.assert_same(ours, served)  # while the broker runs
+            finally:
+                client.stop()
+        finally:
+            broker.stop()
+        return Written(path, port, served, tail)
+
+    return written
+
+
+def in_ledger_mode(real: Any) -> dict[str, Any]:
+    """Settings of a broker in DLedger mode, alone in its group."""
+    peers = f"n0-127.0.0.1:{real.free_port()}"
+    return {"enableDLegerCommitLog": "true", "dLegerGroup": "interop", "dLegerSelfId": "n0", "dLegerPeers": peers}
+
+
+@pytest.fixture(scope="module")
+def plain(write: Callable[..., Written], real: Any, tmp_path_factory: Any) -> Written:
+    """A store with a plain commit log."""
+    return write(tmp_path_factory.mktemp("plain") / "store", real.free_port(), 400)
+
+
+@pytest.fixture(scope="module")
+def ledger(write: Callable[..., Written], real: Any, tmp_path_factory: Any) -> Written:
+    """A store of DLedger mode."""
+    return write(tmp_path_factory.mktemp("ledger") / "store", real.free_port(), 200, **in_ledger_mode(real))
+
+
+@pytest.fixture(scope="module")
+def upgraded(write: Callable[..., Written], real: Any, plain: Written) -> Written:
+    """The plain store, gone on with in DLedger mode."""
+    return write(plain.path, plain.port, 200, plain.shown, **in_ledger_mode(real))
+
+
+def assert_read_alike(traffic: Any, written: Written, path: Path, forms: list[str]) -> None:
+    store = traffic.opened(path)
+    assert [form.name for form in store.forms] == forms
+    assert len([file for form in store.forms for file in form.files]) > 3
+    for most in (1 << 40, 5000):  # whole files, and ranges that begin within messages
+        traffic.assert_same(traffic.by_place(traffic.rows(store, most)), written.served)
+
+
+def test_a_plain_store_is_read_as_its_consumer_pulls_it(plain: Written, traffic: Any) -> None:
+    assert_read_alike(traffic, plain, plain.path / "commitlog", ["commitlog"])
+    kinds = {(one["sys_flag"] & 0xC, one["sys_flag"] >> 8 & 3) for one in plain.served.values()}
+    assert kinds >= {(0, 0), (8, 0), (0, 1), (0, 2), (0, 3)}  # committed ones; packed by LZ4, ZSTD and zlib
+    assert {topic for topic, _, _ in plain.served} == {*traffic.TOPICS, *traffic.HIDDEN, "SCHEDULE_TOPIC_XXXX"}
+
+
+def test_a_store_of_ledger_mode_is_read_as_its_consumer_pulls_it(ledger: Written, traffic: Any) -> None:
+    assert_read_alike(traffic, ledger, ledger.path, ["dledger"])
+
+
+def test_an_upgraded_store_is_read_as_its_consumer_pulls_it(upgraded: Written, traffic: Any) -> None:
+    assert_read_alike(traffic, upgraded, upgraded.path, ["commitlog", "dledger"])
+
+
+def test_a_stream_shows_each_message_once_while_brokers_write_and_over_an_upgrade(
+    ledger: Written, upgraded: Written, traffic: Any
+) -> None:
+    for written in (ledger, upgraded):
+        traffic.assert_same(traffic.by_place(written.shown.rows), written.served)
+        assert written.shown.looks > 1
+
+
+def test_entries_are_read_as_a_ledger_server_gets_them(
+    ledger: Written, programs: Any, real: Any, traffic: Any
+) -> None:
+    ours = traffic.entries(ledger.path / "dledger-n0")
+    server = real.Ledger(programs, ledger.path)
+    try:
+        assert server.entries() == ours
+    finally:
+        server.stop()
+
+
+@pytest.mark.spark
+def test_spark_shows_an_upgraded_store_as_its_consumer_pulls_it(upgraded: Written, traffic: Any, spark: Any) -> None:
+    table = spark.read.format("dledger").options(layout="rocketmq", minPartitions="7").load(str(upgraded.path))
+    rows = [{traffic.snake_case(name): value for name, value in row.asDict().items()} for row in table.collect()]
+    found = [traffic.comparable({name: row[name] for name in traffic.PULLED}) for row in rows]
+    traffic.assert_same(traffic.by_place(found), upgraded.served)
