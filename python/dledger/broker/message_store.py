@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from dledger.broker.commit_log import COMMIT_LOG_FILE, CommitLog, Placed, Recovered
 from dledger.broker.consume_queues import UNITS_IN_FILE, ConsumeQueues
@@ -28,8 +28,6 @@ from dledger.rocketmq.properties import keys_of
 from dledger.types import Buffer
 
 __all__ = ["MessageStore"]
-
-CHUNK: Final = 4 << 20
 
 
 class MessageStore:
@@ -63,7 +61,7 @@ class MessageStore:
             CorruptStore: files have other sizes, are missing, or are damaged where no crash explains it.
             DiskFull, StorageError: the disk failed.
         """
-        if any(root.glob("dledger-*")):
+        if any(path.is_dir() for path in root.glob("dledger-*")):
             raise PathError(f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log")
         make_directory(root)
         self.root = root
@@ -141,8 +139,6 @@ class MessageStore:
     def append_raw(self, offset: int, data: Buffer) -> int:
         """Take bytes of a master's log, see `CommitLog.append_raw`, and dispatch what is whole; the new end."""
         end = self.log.append_raw(offset, data)
-        if self.reput.offset < self.log.min_offset:
-            self.reput.offset = self.log.min_offset
         self.dispatch()
         return end
 
@@ -150,24 +146,14 @@ class MessageStore:
         """Put what is in the log and not yet in queues and index there; the place up to which everything is.
 
         Args:
-            most: bytes of the log at most; None for all.
+            most: bytes of the log at most, about; None for all.
 
         Raises:
             FormatError: the log has something else than messages there.
         """
-        reput, file_size, window = self.reput, self.log.file_size, CHUNK
-        stop = self.log.max_offset if most is None else min(self.log.max_offset, reput.offset + most)
-        while (begin := reput.offset) < stop:
-            rest = file_size - begin % file_size
-            length = min(window, rest, self.log.max_offset - begin)
-            if reput.dispatch(self.log.read(begin, length), begin, begin + rest) > begin:
-                window = CHUNK
-            elif length < window:
-                break
-            else:
-                window *= 4
-        if reput.store_timestamp:
-            self.log.store_timestamp = max(self.log.store_timestamp, reput.store_timestamp)
+        reput = self.reput
+        reput.catch_up(self.log.files, None if most is None else reput.offset + most)
+        self.log.store_timestamp = max(self.log.store_timestamp, reput.store_timestamp)
         return reput.offset
 
     def message_at(self, physical_offset: int) -> Message:

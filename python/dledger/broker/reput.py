@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.index_service import IndexService
+from dledger.broker.mapped_files import MappedFileQueue
 from dledger.checksum import crc32
 from dledger.errors import FormatError
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL
@@ -48,6 +49,7 @@ DELAY_LEVELS_MS: Final = (
     2 * HOUR,
 )  # fmt: skip
 """How long a message of each delay level waits (messageDelayLevel), from level 1 on."""
+CHUNK: Final = 4 << 20
 PAIR: Final = struct.Struct(">iI")
 ROLLBACK: Final = int(Transaction.ROLLBACK)
 IN_QUEUE: Final = (int(Transaction.NONE), int(Transaction.COMMIT))
@@ -265,6 +267,26 @@ class Reput:
         self.put(found)
         self.offset = end
         return end
+
+    def catch_up(self, files: MappedFileQueue, stop: int | None = None) -> int:
+        """Dispatch what is in a log, up to its end or to ``stop``, which need not be the border of a message; the new
+        `offset`. A log that begins behind `offset` has lost what is before.
+
+        Raises:
+            As for `dispatch`.
+        """
+        self.offset, window = max(self.offset, files.min_offset), CHUNK
+        last = files.max_offset if stop is None else min(stop, files.max_offset)
+        while (begin := self.offset) < last:
+            rest = files.file_size - begin % files.file_size
+            length = min(window, rest, files.max_offset - begin)
+            if self.dispatch(files.read(begin, length), begin, begin + rest) > begin:
+                window = CHUNK
+            elif length < window:
+                break
+            else:
+                window *= 4
+        return self.offset
 
     def put(self, requests: Iterable[DispatchRequest]) -> None:
         """Put messages, and hand everything to the file system.

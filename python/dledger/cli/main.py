@@ -16,6 +16,7 @@ import click
 import dledger
 from dledger.cli.append import append
 from dledger.cli.bench import bench
+from dledger.cli.export import export
 from dledger.cli.files import dump, verify
 from dledger.cli.group import admit, groups, status, transfer
 from dledger.cli.rocketmq import rocketmq
@@ -88,7 +89,7 @@ def main() -> None:
     """
 
 
-for _command in (serve, status, topics, append, tail, groups, transfer, admit, verify, dump, bench, rocketmq):
+for _command in (serve, status, topics, append, tail, groups, transfer, admit, verify, dump, bench, rocketmq, export):
     main.add_command(_command)
 
 __all__ = ["main"]

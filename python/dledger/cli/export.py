@@ -1,0 +1,237 @@
+"""``dledger export``: a topic as a RocketMQ store, or a group's log as that of a DLedger node."""
+
+from __future__ import annotations
+
+import heapq
+import ipaddress
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from dledger.cli.common import TIMEOUT_S, open_client, print_json
+from dledger.cli.files import check_directory
+from dledger.errors import ConfigError, CorruptEntry, PathError
+
+if TYPE_CHECKING:
+    from dledger.broker.exporting import StoreExport
+    from dledger.broker.record_messages import RecordMessages
+    from dledger.client import Client
+    from dledger.rocketmq.hosts import Host
+    from dledger.rocketmq.message import Message
+
+FORMATS: Final = ("rocketmq", "dledger")
+MARK: Final = "export-is-not-finished"
+FETCHED: Final = 64 << 20
+"""Bytes that all partitions together fetch at once."""
+BATCH_BYTES: Final = 4 << 20
+FILE_SIZE: Final = 1 << 30
+MAX_FILE: Final = (1 << 31) - 1
+TIMES: Final = 1000
+"""Microseconds in one of RocketMQ's milliseconds."""
+
+Row = tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+"""Store time in ms, partition, offset, key, value, headers."""
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(FORMATS), required=True,
+              help="rocketmq: a plain commit log. dledger: DLedger's log, alone or of a broker.")  # fmt: skip
+@click.option("-b", "--bootstrap", envvar="DLEDGER_BOOTSTRAP", metavar="ADDRESSES|DIR", default="",
+              help="host:port,host:port of running nodes, or the directory of an embedded group.")  # fmt: skip
+@click.option("--topic", default="", help="The topic: each record becomes a message.")
+@click.option("--as", "name", default="", metavar="NAME", help="The topic's name in RocketMQ.")
+@click.option("--node", type=click.Path(path_type=Path), metavar="NODE_DIR",
+              help="In place of a topic: the log of a stopped node, all entries (--format dledger).")  # fmt: skip
+@click.option("--broker", default="127.0.0.1:10911", show_default=True, metavar="IP:PORT",
+              help="The broker that will serve the store; it is part of each message's id.")  # fmt: skip
+@click.option("--self-id", default="n0", show_default=True, metavar="ID", help="dLegerSelfId (--format dledger).")
+@click.option("--file-size", type=click.IntRange(min=1024, max=MAX_FILE), default=FILE_SIZE, metavar="BYTES",
+              help="Bytes of each log file (mappedFileSizeCommitLog); 1 GiB by default.")  # fmt: skip
+@click.option("--base64", "as_base64", is_flag=True, help="Write keys and headers that are no text as base64.")
+@click.option("--no-index", is_flag=True, help="Make no index by key.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=TIMEOUT_S, show_default=True, metavar="SECONDS",
+              help="Give up when the group does not answer for so long.")  # fmt: skip
+def export(
+    directory: Path, form: str, bootstrap: str, topic: str, name: str, node: Path | None, broker: str, self_id: str,
+    file_size: int, as_base64: bool, no_index: bool, timeout: float,
+) -> None:  # fmt: skip
+    """Write a topic as a store in DIR that a RocketMQ 4 broker opens, serves and goes on with.
+
+    Partitions become queues with the same offsets, keys KEYS, headers properties, values bodies. DIR must not be there,
+    or be empty; it is there when everything is in it. With --format dledger the store is one of a broker in DLedger
+    mode; with --node it is a directory for Java's DLedger. Prints as JSON what was written.
+    """
+    if not self_id.isalnum() or not self_id.isascii():
+        raise ConfigError(f"--self-id {self_id}: a letter and a number, as in n0")
+    if node is not None:
+        if topic or form != "dledger":
+            raise ConfigError("--node is for --format dledger, and takes no --topic: it writes the whole log")
+        with staged(directory) as place:
+            report = export_node(node, place, self_id, file_size)
+    elif not topic or not bootstrap:
+        raise ConfigError("what to export? Give --bootstrap and --topic, or --node for a stopped node's log")
+    else:
+        from dledger.broker.record_messages import RecordMessages, check_topic_name
+
+        messages = RecordMessages(check_topic_name(name or topic), broker_address(broker), as_base64)
+        with open_client(bootstrap, timeout) as client, staged(directory) as place:
+            report = export_topic(client, topic, messages, place, form, self_id, file_size, index=not no_index)
+    print_json({"directory": str(directory), "format": form, **report})
+
+
+def broker_address(text: str) -> Host:
+    """Raises `ConfigError` for what is no IP address and port."""
+    from dledger.rocketmq.hosts import Host
+
+    address, _, port = text.rpartition(":")
+    try:
+        if 0 < int(port) < 1 << 16:
+            return Host.of(str(ipaddress.ip_address(address.strip("[]"))), int(port))
+    except ValueError:
+        pass
+    raise ConfigError(f"--broker {text}: write the broker's IP address and port, as in 10.0.0.1:10911")
+
+
+@contextmanager
+def staged(directory: Path) -> Iterator[Path]:
+    """A directory to write into that gets its name when all is done. What an export that was killed has left is
+    removed.
+
+    Raises:
+        PathError: the directory, or the one to write into, is there and not empty; or cannot be made.
+    """
+    target = directory.absolute()
+    place = target.with_name(target.name + ".partial")
+    if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
+        raise PathError(f"{directory} is there already; name a directory that is not there, or an empty one")
+    try:
+        if (place / MARK).exists():
+            shutil.rmtree(place)
+        place.mkdir(parents=True)
+        (place / MARK).touch()
+    except OSError as error:
+        raise PathError(f"{place} cannot be made: {error.strerror}; it is where the export is written first") from error
+    try:
+        yield place
+        (place / MARK).unlink()
+        try:
+            place.rename(target)
+        except OSError as error:
+            raise PathError(f"{place} cannot become {directory}: {error.strerror}") from error
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+def export_topic(
+    client: Client,
+    topic: str,
+    messages: RecordMessages,
+    place: Path,
+    form: str,
+    self_id: str,
+    file_size: int,
+    *,
+    index: bool,
+) -> dict[str, Any]:
+    """Write all records of a topic that there are now; how many messages each queue has."""
+    from dledger.broker.exporting import LedgerExport, PlainExport
+
+    begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
+    store: StoreExport
+    if form == "dledger":
+        store = LedgerExport(place, self_id, messages.topic, begins, file_size, index=index)
+    else:
+        store = PlainExport(place, messages.topic, begins, file_size, index=index)
+    try:
+        for batch in batches(rows(client, topic, begins, ends), messages):
+            store.put(batch)
+        store.close()
+    except BaseException:
+        store.abandon()
+        raise
+    queues = [{"queue": at, "begin_offset": begins[at], "end_offset": ends[at]} for at in sorted(begins)]
+    return {"topic": messages.topic, "messages": sum(ends[at] - begins[at] for at in begins), "queues": queues}
+
+
+def rows(client: Client, topic: str, begins: dict[int, int], ends: dict[int, int]) -> Iterator[Row]:
+    """The records of all partitions, those of each in order, the older one of two partitions first."""
+    fetch = max(1 << 16, FETCHED // max(1, len(begins)))
+    parts = [partition_rows(client, topic, at, begins[at], ends[at], fetch) for at in begins]
+    return heapq.merge(*parts, key=lambda row: row[:2])
+
+
+def partition_rows(client: Client, topic: str, partition: int, begin: int, end: int, fetch: int) -> Iterator[Row]:
+    """The records of one partition."""
+    if begin >= end:
+        return
+    for batch in client.read(topic, partition, begin, end, max_bytes=fetch):
+        columns = [batch.column(name) for name in ("offset", "key", "value", "headers")]
+        times = batch.column("timestamp").cast("int64").to_pylist()
+        for at, offset, key, value, headers in zip(times, *(one.to_pylist() for one in columns), strict=True):
+            pairs = [(header["key"], header["value"]) for header in headers or ()]
+            yield ((at or 0) // TIMES, partition, offset, key, value, pairs)
+
+
+def batches(found: Iterator[Row], messages: RecordMessages) -> Iterator[list[Message]]:
+    """Messages of the records, some MiB at a time. Store times never go back: a broker looks them up by halving."""
+    batch: list[Message] = []
+    size = stored = 0
+    for born, partition, offset, key, value, headers in found:
+        stored = max(stored, born)
+        message = messages.message(partition, offset, born, key, value, headers, stored)
+        batch.append(message)
+        size += len(message.body) + len(message.properties)
+        if size >= BATCH_BYTES or len(batch) >= 1 << 14:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[str, Any]:
+    """Write every entry of a stopped node's log with its index, term and body; what there was.
+
+    DLedger 0.3 and before knows one kind of entry: those that a leader opens its term with become plain ones with the
+    same body, so that indexes stay. A RocketMQ message that says where it lies goes on saying so.
+
+    Raises:
+        CorruptEntry: an entry is damaged.
+        PathError: there is no log, or a node runs on it.
+    """
+    from dledger.broker.ledger_files import LedgerFiles
+    from dledger.broker.moving import moved_message
+    from dledger.store.look import look_at
+    from dledger.store.scan import Bad, Finish, Good
+
+    check_directory(node)
+    look = look_at(node)
+    files: LedgerFiles | None = None
+    first, left_out = -1, ""
+    for event in look.walker().walk():
+        if isinstance(event, Bad):
+            raise CorruptEntry(f"{node}, entry {event.first}: {event.reason}; export a sound node's log", event.first)
+        if isinstance(event, Finish):
+            left_out = event.reason
+        if isinstance(event, Good):
+            entry = event.entry
+            if files is None:
+                first = entry.index
+                files = LedgerFiles(place / f"dledger-{self_id}", data_file_size=file_size, first_index=first,
+                                    first_pos=entry.pos)  # fmt: skip
+            files.append(entry.term, entry.body, moved_message(entry.pos))
+    if files is None:
+        raise PathError(f"{node} has no entry yet")
+    hard = look.state.hard_state if look.state else None
+    committed = max(hard.commit_hint if hard else -1, look.mark.commit if look.mark else -1)
+    files.close(committed if hard else None, hard.term if hard else 0)
+    return {"first_index": first, "end_index": files.next_index - 1, "committed_index": committed, "term": files.term,
+            "too_large_to_replicate": files.oversize, "left_out": left_out}  # fmt: skip
+
+
+__all__ = ["export"]
