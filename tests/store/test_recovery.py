@@ -312,6 +312,19 @@ def test_B21_lost_index_is_whole_again_once_the_store_was_open(kit, disk):
     assert verify_store(kit.root, disk)["problems"] == []
 
 
+def test_B21_entries_are_found_though_the_index_keeps_none_of_the_writes_that_mend_it(kit, disk, monkeypatch):
+    store = kit.open(disk)
+    entries = kit.fill(store, [40] * 6)
+    monkeypatch.setattr(store._index.files, "pwritev", lambda offset, buffers: None)
+    for entry in entries[1:]:
+        for at in range(32):
+            disk.names[kit.root / "index" / f"{0:020d}"].written[entry.index * 32 + at] = 0
+    for entry in entries:
+        assert kit.bytes_of(store.read(entry.index, 0)) == kit.bytes_of([entry])
+        assert store._reader.term_of(entry.index, store._view, ()) == entry.term
+    assert store._index.get(entries[-1].index) is None
+
+
 def test_missing_data_files_are_named_and_not_guessed_over(kit, disk):
     store = kit.open(disk)
     kit.fill(store, [400] * 9)

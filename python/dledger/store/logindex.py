@@ -29,12 +29,17 @@ class Unit:
     index: Index
     term: Term
 
+    @staticmethod
+    def of(entry: Entry) -> Unit:
+        """The one that belongs to an entry."""
+        return Unit(entry.magic, entry.pos, entry.size, entry.index, entry.term)
+
     def pack(self) -> bytes:
         return UNIT.pack(self.magic, self.pos, self.size, self.index, self.term)
 
 
 def unit_of(entry: Entry) -> bytes:
-    """The unit that belongs to an entry."""
+    """`Unit.of`, packed."""
     return UNIT.pack(entry.magic, entry.pos, entry.size, entry.index, entry.term)
 
 

@@ -251,7 +251,10 @@ class Reader:
                 raise CorruptEntry(f"entry {index}: cut while it was looked for", index)
             start = self._file_of(index)
             begin = (view.begin_index, view.begin_pos, view.begin_chain)
-            rebuild_index(self._data, self._index, start, view.end, begin, index)
+            _, found = rebuild_index(self._data, self._index, start, view.end, begin, index)
+        if found is not None:  # be it in the index by now or not: a disk may lose this write too
+            self._damaged.discard(index)
+            return found
         unit = self._index.get(index)
         if unit is None:
             raise CorruptEntry(f"entry {index}: not found in {self._data.path(start)}, which is damaged there", index)

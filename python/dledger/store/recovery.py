@@ -158,7 +158,7 @@ def _check_index(parts: Parts, stop: LogEnd, begin: Begin, found: _Findings) -> 
             last = None if behind is None else Index(behind - 1)
         ends = None if first is None else parts.index.get(first), None if last is None else parts.index.get(last)
         if ends[0] is None or ends[1] is None or ends[0].pos != start:
-            rebuilt += rebuild_index(parts.data, parts.index, start, stop, begin, on_damage=on_damage)
+            rebuilt += rebuild_index(parts.data, parts.index, start, stop, begin, on_damage=on_damage)[0]
     return rebuilt
 
 
@@ -179,8 +179,9 @@ def rebuild_index(
     begin: Begin,
     until: int = NO_INDEX,
     on_damage: Callable[[Bad], None] | None = None,
-) -> int:
-    """Write the units of one data file's entries again wherever they differ; returns how many did.
+) -> tuple[int, Unit | None]:
+    """Write the units of one data file's entries again wherever they differ; returns how many did, and the one of the
+    entry ``until``, should that be sound.
 
     Args:
         stop: where the log is known to end.
@@ -196,7 +197,7 @@ def rebuild_index(
             break
         low -= data.file_size
     before = LogEnd(Position(NO_TERM, Index(first - 1)), low, 0)
-    rebuilt, walker = 0, Walker(data, before, seed, stop)
+    rebuilt, wanted, walker = 0, None, Walker(data, before, seed, stop)
     for event in walker.walk():
         if isinstance(event, Padding):
             continue
@@ -207,12 +208,14 @@ def rebuild_index(
             break
         if isinstance(event, Good):
             rebuilt += index.put_again(event.entry)
+            if event.entry.index == until:
+                wanted = Unit.of(event.entry)
         else:
             if on_damage is not None:
                 on_damage(event)
             if event.first == event.last:
                 _index_damaged(data, index, event, walker)
-    return rebuilt
+    return rebuilt, wanted
 
 
 def _vouched_first(data: SegmentFiles, index: LogIndex, start: int) -> tuple[Index, int] | None:
