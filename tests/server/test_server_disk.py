@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
+from dledger.client import AsyncClient
 from dledger.environment import Environment
 from dledger.errors import CorruptEntry, DiskFull, StorageError
 from dledger.messages.client import AppendRequest
@@ -139,6 +140,28 @@ def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_and_mem
             gate.open.set()
 
     play(story, cache_bytes=400_000)
+
+
+def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        async with AsyncClient(",".join(group.addresses.values())) as client:
+            await client.create_topic("t")
+            await group.agree()
+            leader = await group.leader()
+            gate = Gate(leader)
+            try:
+                async with await client.transaction("writer", 1) as one:
+                    for _ in range(4):
+                        await one.append("t", [b"x" * 100_000], partition=0)
+                assert leader.store.end.position.index < leader.raft.committed_index
+                (commit,) = await client.commits()
+                assert (commit.writer_id, commit.records) == ("writer", 4)
+                assert len(await client.entries()) == leader.catalog.applied_index + 1
+                assert (await client.entries(commit.index))[0].command == "CommitTransaction"
+            finally:
+                gate.open.set()
+
+    play(story)
 
 
 def test_with_flush_async_the_page_cache_is_enough(play: Callable[..., None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -82,17 +82,24 @@ class Listings:
         elif request.listing is Listing.COMMITS:
             start = max(request.start, self._store.begin_index)
             commits, following = list_commits(self._catalog, start, limit)
+            held = [self._held(Index(index), Index(index + 1)) for index in commits]
             self._then(
-                connection, request_id, lambda: self._commit_rows(commits),
+                connection, request_id, lambda: self._commit_rows(commits, held),
                 lambda rows: self._rows(connection, request_id, rows, following),
             )  # fmt: skip
         else:
             first = Index(max(request.start, self._store.begin_index))
             end = Index(min(self._catalog.applied_index + 1, first + limit))
+            entries = self._held(first, end)
             self._then(
-                connection, request_id, lambda: self._entry_rows(first, end),
+                connection, request_id, lambda: self._entry_rows(first, end, entries),
                 lambda rows: self._entries(connection, request_id, rows),
             )  # fmt: skip
+
+    def _held(self, first: Index, end: Index) -> tuple[Entry, ...]:
+        """The entries from memory; none where the first is on the disk only. The newest ones may be nowhere else yet:
+        a node applies what the others have made durable, be its own disk ever so slow."""
+        return self._driver.raft.cached(first, end) or ()
 
     def _then(
         self, connection: Connection, request_id: int, read: Callable[[], Rows], done: Callable[[Rows], None]
@@ -119,11 +126,11 @@ class Listings:
 
     # --- commits --------------------------------------------------------------------------------------------------
 
-    def _commit_rows(self, commits: dict[int, Offsets]) -> Rows:
+    def _commit_rows(self, commits: dict[int, Offsets], held: Sequence[tuple[Entry, ...]]) -> Rows:
         """On the reader's thread: each commit with what its entry says of it."""
         rows: Rows = []
-        for index, offsets in commits.items():
-            (entry,) = self._store.read(Index(index), 1, Index(index + 1))
+        for (index, offsets), known in zip(commits.items(), held, strict=True):
+            (entry,) = known or self._store.read(Index(index), 1, Index(index + 1))
             command: Any = _command(entry)
             row = {"index": index, "writer_id": "", "sequence": -1, "time_ms": 0, "offsets": offsets}
             if command is not None:
@@ -133,9 +140,11 @@ class Listings:
 
     # --- entries --------------------------------------------------------------------------------------------------
 
-    def _entry_rows(self, first: Index, end: Index) -> Rows:
+    def _entry_rows(self, first: Index, end: Index, held: tuple[Entry, ...]) -> Rows:
         """On the reader's thread: the entries, but for what the catalog knows of them."""
-        return [_entry_row(entry) for entry in self._store.read(first, READ_BYTES, end)] if first < end else []
+        if first >= end:
+            return []
+        return [_entry_row(entry) for entry in held or self._store.read(first, READ_BYTES, end)]
 
     def _entries(self, connection: Connection, request_id: int, rows: Rows) -> None:
         if not rows:
