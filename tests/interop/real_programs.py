@@ -46,6 +46,10 @@ BROKER = {
 }  # fmt: skip
 
 
+DEFAULTS = {"mappedFileSizeConsumeQueue": 6_000_000, "maxHashSlotNum": 5_000_000, "maxIndexNum": 20_000_000}
+"""Of a broker whose files, but for the commit log, are as large as they are without a word; they are mostly holes."""
+
+
 def eventually(what: str, ask: Callable[[], Any]) -> Any:
     """What ``ask`` answers as soon as it is true; an AssertionError when it never is."""
     end = time.monotonic() + PATIENCE
@@ -67,6 +71,16 @@ def free_port() -> int:
             except (OSError, OverflowError):
                 continue
             return port
+
+
+def _decoded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**one, "body": base64.b64decode(one["body"])} for one in found]
+
+
+def in_ledger_mode(self_id: str = "n0") -> dict[str, Any]:
+    """Settings of a broker in DLedger mode, alone in its group."""
+    peers = f"{self_id}-127.0.0.1:{free_port()}"
+    return {"enableDLegerCommitLog": "true", "dLegerGroup": "interop", "dLegerSelfId": self_id, "dLegerPeers": peers}
 
 
 class Running:
@@ -184,15 +198,22 @@ class Client(Talker):
         ]
         return self.ask(do, messages=encoded, **more)
 
-    def pull(self, topic: str, queue: int) -> list[dict[str, Any]]:
-        """Every message of a queue, by the names of `dledger.rocketmq.columns.SCHEMA`; times in milliseconds."""
-        pulled: list[dict[str, Any]] = self.ask("pull", broker=self.broker.name, topic=topic, queue=queue)
-        return [{**one, "body": base64.b64decode(one["body"])} for one in pulled]
+    def pull(self, topic: str, queue: int, tags: str = "*") -> list[dict[str, Any]]:
+        """Every message of a queue that has these tags, by the names of `dledger.rocketmq.columns.SCHEMA`; times in
+        milliseconds."""
+        return _decoded(self.ask("pull", broker=self.broker.name, topic=topic, queue=queue, tags=tags))
+
+    def offset_at(self, topic: str, queue: int, time_ms: int) -> int:
+        """Offset of the first message of a queue that was stored then or later."""
+        return int(self.ask("offset", broker=self.broker.name, topic=topic, queue=queue, time=time_ms))
+
+    def query(self, topic: str, key: str) -> list[dict[str, Any]]:
+        """The messages with a key, by the broker's index."""
+        return _decoded(self.ask("query", topic=topic, key=key))
 
     def view(self, message_id: str) -> dict[str, Any]:
         """The message with this id, by its place in the log: for topics that no consumer may pull."""
-        one: dict[str, Any] = self.ask("view", id=message_id)
-        return {**one, "body": base64.b64decode(one["body"])}
+        return _decoded([self.ask("view", id=message_id)])[0]
 
 
 class Ledger(Talker):
@@ -214,8 +235,7 @@ class Ledger(Talker):
     def entries(self) -> list[dict[str, Any]]:
         """Every entry, by the names of `dledger.rocketmq.entry_columns.ENTRY_SCHEMA`."""
         state = self.ask("state")
-        found = [self.ask("get", index=index) for index in range(max(0, state["begin"]), state["end"] + 1)]
-        return [{**one, "body": base64.b64decode(one["body"])} for one in found]
+        return _decoded([self.ask("get", index=index) for index in range(max(0, state["begin"]), state["end"] + 1)])
 
     def append(self, body: bytes) -> dict[str, Any]:
         answer: dict[str, Any] = self.ask("append", body=base64.b64encode(body).decode())

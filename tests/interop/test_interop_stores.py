@@ -52,12 +52,6 @@ def write(programs: Any, real: Any, traffic: Any) -> Callable[..., Written]:
     return written
 
 
-def in_ledger_mode(real: Any) -> dict[str, Any]:
-    """Settings of a broker in DLedger mode, alone in its group."""
-    peers = f"n0-127.0.0.1:{real.free_port()}"
-    return {"enableDLegerCommitLog": "true", "dLegerGroup": "interop", "dLegerSelfId": "n0", "dLegerPeers": peers}
-
-
 @pytest.fixture(scope="module")
 def plain(write: Callable[..., Written], real: Any, tmp_path_factory: Any) -> Written:
     """A store with a plain commit log."""
@@ -67,13 +61,13 @@ def plain(write: Callable[..., Written], real: Any, tmp_path_factory: Any) -> Wr
 @pytest.fixture(scope="module")
 def ledger(write: Callable[..., Written], real: Any, tmp_path_factory: Any) -> Written:
     """A store of DLedger mode."""
-    return write(tmp_path_factory.mktemp("ledger") / "store", real.free_port(), 200, **in_ledger_mode(real))
+    return write(tmp_path_factory.mktemp("ledger") / "store", real.free_port(), 200, **real.in_ledger_mode())
 
 
 @pytest.fixture(scope="module")
 def upgraded(write: Callable[..., Written], real: Any, plain: Written) -> Written:
     """The plain store, gone on with in DLedger mode."""
-    return write(plain.path, plain.port, 200, plain.shown, **in_ledger_mode(real))
+    return write(plain.path, plain.port, 200, plain.shown, **real.in_ledger_mode())
 
 
 def assert_read_alike(traffic: Any, written: Written, path: Path, forms: list[str]) -> None:

@@ -163,14 +163,18 @@ def by_place(messages: Iterable[dict[str, Any]]) -> dict[Place, dict[str, Any]]:
     return found
 
 
+def pulled(client: Any, like: Iterable[Place]) -> dict[Place, dict[str, Any]]:
+    """Every message that a consumer pulls from the queues of these."""
+    queues = sorted({place[:2] for place in like})
+    return by_place(one for topic, queue in queues for one in client.pull(topic, queue))
+
+
 def served(client: Any, ours: dict[Place, dict[str, Any]], at_least: int) -> dict[Place, dict[str, Any]] | None:
-    """Every message that a consumer pulls from the queues of these, and of what it may not pull, each that it looks up;
-    None while there are too few, because a broker's queues follow its log."""
-    queues = {(topic, queue) for topic, number in TOPICS.items() for queue in range(number)}
-    queues |= {place[:2] for place in ours if place[0] not in HIDDEN}
-    pulled = [one for topic, queue in sorted(queues) for one in client.pull(topic, queue)]
-    pulled += [client.view(one["message_id"]) for one in ours.values() if one["topic"] in HIDDEN]
-    return by_place(pulled) if len(pulled) >= at_least else None
+    """Every message that a consumer pulls from the queues of these, and of what it may not pull, each that it
+    looks up; None while there are too few, because a broker's queues follow its log."""
+    found = pulled(client, (place for place in ours if place[0] not in HIDDEN))
+    found |= by_place(client.view(one["message_id"]) for one in ours.values() if one["topic"] in HIDDEN)
+    return found if len(found) >= at_least else None
 
 
 def assert_same(ours: dict[Place, dict[str, Any]], theirs: dict[Place, dict[str, Any]]) -> None:

@@ -13,6 +13,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
@@ -37,6 +38,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  */
 public class Messages {
     private static final int PULLED_AT_ONCE = 32;
+    private static final int MOST_FOUND = 32;
 
     private final String nameServer;
     private final Map<String, DefaultMQProducer> producers = new HashMap<>();
@@ -83,8 +85,13 @@ public class Messages {
                 return transaction(command);
             case "view":
                 return fields(consumer().viewMessage(command.getString("id")));
+            case "query":
+                return consumer().queryMessage(command.getString("topic"), command.getString("key"), MOST_FOUND, 0,
+                    Long.MAX_VALUE).getMessageList().stream().map(Messages::fields).collect(Collectors.toList());
             case "pull":
-                return pulled(queue(command));
+                return pulled(queue(command), command.getString("tags"));
+            case "offset":
+                return consumer().searchOffset(queue(command), command.getLongValue("time"));
             default:
                 throw new IllegalArgumentException("what is " + command.getString("do"));
         }
@@ -174,8 +181,8 @@ public class Messages {
         return fields;
     }
 
-    /** Every message of a queue. */
-    private List<Object> pulled(MessageQueue queue) throws Exception {
+    /** Every message of a queue that has these tags; "*" are any. */
+    private List<Object> pulled(MessageQueue queue, String tags) throws Exception {
         DefaultMQPullConsumer consumer = consumer();
         // The name server knows no route of some internal topics; asking for another one first, the client learns where
         // the broker is.
@@ -184,10 +191,10 @@ public class Messages {
         long offset = consumer.minOffset(queue);
         long end = consumer.maxOffset(queue);
         while (offset < end) {
-            PullResult result = consumer.pull(queue, "*", offset, PULLED_AT_ONCE);
+            PullResult result = consumer.pull(queue, tags, offset, PULLED_AT_ONCE);
             if (result.getPullStatus() == PullStatus.FOUND) {
                 result.getMsgFoundList().forEach(message -> messages.add(fields(message)));
-            } else if (result.getNextBeginOffset() <= offset) {
+            } else if (result.getPullStatus() != PullStatus.NO_MATCHED_MSG && result.getNextBeginOffset() <= offset) {
                 throw new IllegalStateException(queue + " at " + offset + " of " + end + ": " + result);
             }
             offset = result.getNextBeginOffset();
