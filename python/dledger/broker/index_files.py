@@ -169,8 +169,8 @@ class OpenIndex:
     def cut(self, physical_offset: int) -> bool:
         """Keep the units of messages before this place in the commit log, and make the slots anew.
 
-        Units are kept up to the first one that no broker would write: which lies before its predecessor, or leads
-        elsewhere than to the one before it in its chain. A power failure leaves such.
+        Units are kept up to the first one that no broker would write: which lies before its predecessor, leads
+        elsewhere than to the one before it in its chain, or is all zeros. A power failure leaves such.
 
         Returns:
             Whether all that were to be kept are sound.
@@ -198,15 +198,16 @@ class OpenIndex:
 
     def _rebuild(self, slots: array[int], physical_offset: int) -> tuple[bool, int]:
         """Enter units into the slots; whether all are sound, and the number of the first that is not kept."""
-        count, before, size = self.slots, 0, UNIT.size
+        count, before, size = self.slots, self.begin_offset, UNIT.size
         for first in range(1, self.count, CHUNK):
             begin = self._units_at + first * size
             part = self._map[begin : begin + min(CHUNK, self.count - first) * size]
-            for number, (key_hash, physical, _, previous) in enumerate(UNIT.iter_unpack(part), first):
+            for number, (key_hash, physical, seconds, previous) in enumerate(UNIT.iter_unpack(part), first):
                 if physical >= physical_offset:
                     return True, number
                 slot = key_hash % count
-                if key_hash < 0 or physical < before or previous != slots[slot]:
+                zeros = not (key_hash or physical or seconds or previous)
+                if zeros or key_hash < 0 or physical < before or previous != slots[slot]:
                     return False, number
                 slots[slot], before = number, physical
         return True, self.count

@@ -264,8 +264,11 @@ class MappedFileQueue:
             self._handles.forget(self.path(start))
 
     def _make(self, start: int) -> None:
-        """A file gets its size before its name: nobody ever sees one that is too short."""
+        """A file gets its size before its name, and its name before the next one does: whatever happens, nobody sees a
+        file that is too short, or a gap."""
         make_directory(self.directory)
+        if self._names_changed:
+            sync_directory(self.directory)
         path = self.path(start)
         temporary = path.with_name(f"{path.name}.tmp")
         with storing("make", path):

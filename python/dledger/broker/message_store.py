@@ -161,13 +161,9 @@ class MessageStore:
         return self.log.message_at(physical_offset)
 
     def messages(self, topic: str, queue_id: int, queue_offset: int, count: int = 32) -> list[Message]:
-        """Up to ``count`` messages of a queue from an offset on.
-
-        Raises:
-            OffsetOutOfRange: nothing is there.
-        """
+        """Up to ``count`` messages of a queue from an offset on, or from its first one; none at its end."""
         queue = self.queues.get(topic, queue_id)
-        if queue is None:
+        if queue is None or queue_offset >= queue.max_offset:
             return []
         units = queue.units(max(queue_offset, queue.min_offset), count)
         return [self.message_at(unit.physical_offset) for unit in units if not unit.is_filler]
