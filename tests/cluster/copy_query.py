@@ -1,4 +1,7 @@
-"""The program that test_driver_kills kills: a streaming copy from topic ``a`` to topic ``b``, to the end of ``a``."""
+"""The program that test_driver_kills kills: a streaming copy from topic ``a`` to topic ``b``, to the end of ``a``.
+
+It tells consumer group ``copy`` how far it is.
+"""
 
 import os
 import sys
@@ -14,7 +17,8 @@ def main(servers: str, checkpoint: str) -> None:
     builder = SparkSession.builder.master("local[2]").appName("copy").config("spark.ui.enabled", "false")
     spark = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
     reader = spark.readStream.format("dledger").option("dledger.bootstrap.servers", servers).option("subscribe", "a")
-    frame = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 500).load()
+    reader = reader.option("startingOffsets", "earliest").option("groupId", "copy")
+    frame = reader.option("maxOffsetsPerTrigger", 500).load()
     frame = frame.select("key", "value")
     writer = frame.writeStream.format("dledger").option("dledger.bootstrap.servers", servers).option("topic", "b")
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

@@ -1,7 +1,8 @@
 """The program that test_job_kills kills: it keeps count and sum of each key of topic ``events`` as its state, and
 writes what a micro-batch has changed to topics ``counts`` and ``sums``, in foreachBatch.
 
-Before that, each task notes which records it was given, by offset and a digest of their bytes, in a file of its own.
+Before that, each task notes which records it was given, by offset and a digest of their bytes, in a file of its own:
+``reads/<micro-batch>/<run of the query>-<anything>``.
 """
 
 from __future__ import annotations
@@ -49,8 +50,10 @@ def noter(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
 
     def note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context: Any = TaskContext.get()
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        with (Path(folder) / f"{batch}-{uuid.uuid4().hex}").open("w") as out:
+        here = Path(folder, context.getLocalProperty("streaming.sql.batchId"))
+        here.mkdir(exist_ok=True)
+        run = context.getLocalProperty("spark.jobGroup.id").replace("-", "")
+        with (here / f"{run}-{uuid.uuid4().hex}").open("w") as out:
             for one in batches:
                 columns = (one.column(name).to_pylist() for name in ("partition", "offset", "key", "value"))
                 for partition, offset, key, value in zip(*columns, strict=True):
