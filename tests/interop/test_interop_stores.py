@@ -101,6 +101,42 @@ def test_a_stream_shows_each_message_once_while_brokers_write_and_over_an_upgrad
         assert written.shown.looks > 1
 
 
+def test_a_store_whose_broker_was_killed_is_read_as_the_broker_serves_it_when_it_is_back(
+    programs: Any, real: Any, traffic: Any, tmp_path: Path
+) -> None:
+    store, port = tmp_path / "store", real.free_port()
+    broker, tail = real.Broker(programs, "killed", store, port), traffic.Tail(store)
+    client = None
+    try:
+        client = broker.client()
+        for topic, queues in traffic.TOPICS.items():
+            client.create_topic(topic, queues)
+        with ThreadPoolExecutor(1) as other:
+            sent = other.submit(client.send, traffic.plain(4000))
+            real.eventually("some messages", lambda: sent.done() or tail.look() > 300)
+            broker.kill()
+            client.kill()
+            with pytest.raises((OSError, ValueError)):  # nobody answers any more
+                sent.result()
+    finally:
+        broker.kill()
+        if client is not None:
+            client.kill()
+    ours = traffic.by_place(traffic.rows(store))
+    assert 300 < len(ours) < 4000
+    traffic.assert_same(traffic.by_place(tail.rows), {place: ours[place] for place in traffic.by_place(tail.rows)})
+    broker = real.Broker(programs, "killed", store, port)
+    try:
+        client = broker.client()
+        try:
+            served = real.eventually("all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours)))
+        finally:
+            client.stop()
+    finally:
+        broker.stop()
+    traffic.assert_same(ours, served)
+
+
 def test_entries_are_read_as_a_ledger_server_gets_them(
     ledger: Written, programs: Any, real: Any, traffic: Any
 ) -> None:
