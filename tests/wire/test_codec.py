@@ -336,6 +336,7 @@ def test_numbers_of_messages_and_commands_do_not_move() -> None:
         "SchemasRequest": 54, "SchemasResponse": 55,
         "ListRequest": 56, "ListResponse": 57,
         "PutMessageRequest": 58, "PutMessageResponse": 59, "ViewMessageRequest": 60, "ViewMessageResponse": 61,
+        "GetMessageRequest": 62, "GetMessageResponse": 63, "QueryMessageRequest": 64, "QueryMessageResponse": 65,
     }  # fmt: skip
     assert encode_command(CreateTopic(name="t", log_id="x", partitions=2)) == b"\x96\x01\xa1t\xa1x\x02\x80\xc2"
     assert [cls.__name__ for _, cls in sorted(COMMANDS.items())] == [

@@ -11,12 +11,20 @@ from dledger.client.channel import Channel
 from dledger.client.core import SERVER_MS, Core, Operation, Request, T
 from dledger.client.routing import Terms
 from dledger.errors import ConfigError, FormatError, ProtocolError
-from dledger.messages.broker import PutMessageRequest, PutMessageStatus, ViewMessageRequest
+from dledger.messages.broker import (
+    GetMessageRequest,
+    GetMessageStatus,
+    PutMessageRequest,
+    PutMessageStatus,
+    QueryMessageRequest,
+    ViewMessageRequest,
+)
 from dledger.rocketmq.hosts import LOCALHOST, Host, OffsetId
 from dledger.rocketmq.message import Message, decode_message, encode_message
 from dledger.rocketmq.properties import KEYS, TAGS, UNIQUE_KEY, format_properties
 
 PUT: Final = PutMessageRequest(timeout_ms=SERVER_MS)
+LATEST: Final = (1 << 63) - 1
 MAX_PUT_BYTES: Final = 4 << 20
 """Bytes of one request; more messages go in several."""
 
@@ -33,6 +41,18 @@ class PutMessageResult:
     physical_offset: int
     store_timestamp: int
     """Milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetMessageResult:
+    """What a queue has from an offset on. ``min_offset`` is that of the first message that is kept, ``max_offset`` the
+    one that the next message gets; go on at ``next_begin_offset``."""
+
+    status: GetMessageStatus
+    messages: list[Message]
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
 
 
 def make_message(
@@ -106,6 +126,30 @@ def view(physical_offset: int, stale: bool) -> Operation[Message]:
     terms = Terms(what=f"message at physical offset {physical_offset}", anybody=stale)
     _, payload = yield Request(request, terms)
     return decoded(payload)[0]
+
+
+def get(
+    topic: str, queue_id: int, queue_offset: int, max_messages: int, max_bytes: int, stale: bool
+) -> Operation[GetMessageResult]:
+    """Messages of a queue."""
+    request = GetMessageRequest(
+        topic=topic, queue_id=queue_id, queue_offset=queue_offset, max_messages=max_messages, max_bytes=max_bytes,
+        stale=stale,
+    )  # fmt: skip
+    what = f"messages of queue {queue_id} of {topic!r} from {queue_offset} on"
+    answer, payload = yield Request(request, Terms(what=what, anybody=stale))
+    return GetMessageResult(
+        answer.status, decoded(payload), answer.next_begin_offset, answer.min_offset, answer.max_offset
+    )
+
+
+def query(topic: str, key: str, max_messages: int, begin: int, end: int, stale: bool) -> Operation[list[Message]]:
+    """Messages with a key."""
+    request = QueryMessageRequest(
+        topic=topic, key=key, max_messages=max_messages, begin_ms=begin, end_ms=end, stale=stale
+    )
+    _, payload = yield Request(request, Terms(what=f"messages of {topic!r} with key {key!r}", anybody=stale))
+    return decoded(payload)
 
 
 def decoded(payload: memoryview) -> list[Message]:
@@ -185,6 +229,34 @@ class Messages(ABC):
         """
         return self._run(view(offset_of(place) if isinstance(place, str) else place, stale))
 
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int = 32,
+        max_bytes: int = 4 << 20,
+        stale: bool = False,
+    ) -> GetMessageResult:
+        """Messages of a queue from an offset on, in order, at least one where there is one.
+
+        Args:
+            stale: from any node, as far as that one has come.
+        """
+        return self._run(get(topic, queue_id, queue_offset, max_messages, max_bytes, stale))
+
+    def query_message(
+        self, topic: str, key: str, *, max_messages: int = 32, begin: int = 0, end: int = LATEST, stale: bool = False
+    ) -> list[Message]:
+        """Messages with this unique key, or with this word among their keys, the newest first.
+
+        Args:
+            begin, end: store times in milliseconds since 1970, both included.
+            stale: from any node, as far as that one has come.
+        """
+        return self._run(query(topic, key, max_messages, begin, end, stale))
+
 
 class AsyncMessages:
     """The same part of `dledger.client.AsyncClient`."""
@@ -215,5 +287,24 @@ class AsyncMessages:
         """See `Client.view_message`."""
         return await self._channel.run(view(offset_of(place) if isinstance(place, str) else place, stale))
 
+    async def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int = 32,
+        max_bytes: int = 4 << 20,
+        stale: bool = False,
+    ) -> GetMessageResult:
+        """See `Client.get_message`."""
+        return await self._channel.run(get(topic, queue_id, queue_offset, max_messages, max_bytes, stale))
 
-__all__ = ["AsyncMessages", "Messages", "PutMessageResult", "make_message"]
+    async def query_message(
+        self, topic: str, key: str, *, max_messages: int = 32, begin: int = 0, end: int = LATEST, stale: bool = False
+    ) -> list[Message]:
+        """See `Client.query_message`."""
+        return await self._channel.run(query(topic, key, max_messages, begin, end, stale))
+
+
+__all__ = ["AsyncMessages", "GetMessageResult", "Messages", "PutMessageResult", "make_message"]

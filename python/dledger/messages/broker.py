@@ -93,5 +93,72 @@ class ViewMessageResponse:
     leader_id: NodeId = NodeId("")
 
 
-BrokerRequest = PutMessageRequest | ViewMessageRequest
-BrokerResponse = PutMessageResponse | ViewMessageResponse
+class GetMessageStatus(IntEnum):
+    """What there is at a queue offset, under RocketMQ's names."""
+
+    FOUND = 0
+    MESSAGE_WAS_REMOVING = 2
+    """Retention is just taking it away; go on at ``next_begin_offset``."""
+    OFFSET_FOUND_NULL = 3
+    """Only places without a message; go on at ``next_begin_offset``."""
+    OFFSET_OVERFLOW_BADLY = 4
+    """Behind the place of the next message."""
+    OFFSET_OVERFLOW_ONE = 5
+    """The place of the next message, which has not come yet."""
+    OFFSET_TOO_SMALL = 6
+    """Not kept any more."""
+    NO_MATCHED_LOGIC_QUEUE = 7
+    """No message was ever put into this queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetMessageRequest:
+    """Messages of a queue from ``queue_offset`` on. Linearizable (leader only) unless ``stale``, which any node answers
+    from what it has dispatched."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_messages: int = 32
+    max_bytes: int = 4 << 20
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetMessageResponse:
+    """Payload: the messages, at least one where one is FOUND, even over ``max_bytes``. ``min_offset`` is that of the
+    first message that is kept, ``max_offset`` the one that the next message gets."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    status: GetMessageStatus = GetMessageStatus.FOUND
+    next_begin_offset: int = 0
+    min_offset: int = 0
+    max_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMessageRequest:
+    """Messages with this unique key, or this word among their keys, that were stored from ``begin_ms`` to ``end_ms``
+    (both included; milliseconds since 1970). Linearizable (leader only) unless ``stale``."""
+
+    topic: str
+    key: str
+    max_messages: int = 32
+    begin_ms: int = 0
+    end_ms: int = (1 << 63) - 1
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMessageResponse:
+    """Payload: the messages, the newest first."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+
+
+BrokerRequest = PutMessageRequest | ViewMessageRequest | GetMessageRequest | QueryMessageRequest
+BrokerResponse = PutMessageResponse | ViewMessageResponse | GetMessageResponse | QueryMessageResponse

@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dledger.messages.broker import PutMessageRequest, PutMessageResponse, ViewMessageRequest, ViewMessageResponse
+from dledger.messages.broker import (
+    GetMessageRequest,
+    GetMessageResponse,
+    PutMessageRequest,
+    PutMessageResponse,
+    QueryMessageRequest,
+    QueryMessageResponse,
+    ViewMessageRequest,
+    ViewMessageResponse,
+)
 from dledger.messages.codes import Code
 from dledger.net import Connection
 from dledger.raft.ready import Finished
+from dledger.types import Index
 
 Handler = Callable[[Connection, int, Any, memoryview], None]
 """Answers one kind of request: ``handler(connection, request_id, request, payload)``."""
@@ -27,12 +37,20 @@ class Application:
         return {
             PutMessageRequest: refusing(PutMessageResponse, text),
             ViewMessageRequest: refusing(ViewMessageResponse, text),
+            GetMessageRequest: refusing(GetMessageResponse, text),
+            QueryMessageRequest: refusing(QueryMessageResponse, text),
         }
 
     @property
     def waiting(self) -> int:
         """Writes that are not answered yet."""
         return 0
+
+    def start(self, committed: Index) -> None:
+        """The node serves from now on; everything up to this entry is committed."""
+
+    def on_committed(self, index: Index) -> None:
+        """Everything up to this entry is committed."""
 
     def on_pass(self) -> None:
         """Some entries were applied."""
@@ -42,6 +60,9 @@ class Application:
 
     def fail_all(self, code: Code) -> None:
         """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
+
+    async def stop(self, *, clean: bool) -> None:
+        """Close what is open. The log has been written by then, and is durable where ``clean``."""
 
     def status(self) -> dict[str, Any]:
         """Values for the node's status."""

@@ -6,7 +6,11 @@ only in files of a plain commit log, never here.
 
     put       `dledger.server.puts`: physical and queue offsets are settled and written into the message
     commit    the group's own protocol; a message that is acknowledged is on the disks of a quorum
-    get       `dledger.server.gets`: what is committed and applied, nothing else
+    reput     `dledger.server.reput`: committed messages go into this node's consume queues and index
+    get       `dledger.server.gets`: by place, queue offset or key; what is committed, nothing else
+
+Roles change without any of this being started or stopped: a node that leads no more refuses puts, one that leads takes
+them when it has applied all that was committed before, and every node dispatches what is committed.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
 from dledger.catalog.catalog import Catalog
-from dledger.config import GroupConfig
+from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import CorruptEntry
-from dledger.messages.broker import PutMessageRequest, ViewMessageRequest
+from dledger.messages.broker import GetMessageRequest, PutMessageRequest, QueryMessageRequest, ViewMessageRequest
 from dledger.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
 from dledger.messages.codes import Code
 from dledger.raft.ready import Finished
@@ -29,7 +33,9 @@ from dledger.server.driver import Driver
 from dledger.server.gets import Gets
 from dledger.server.offsets import LinearizableReads
 from dledger.server.puts import Puts
+from dledger.server.reput import ReputMessageService
 from dledger.store.api import LogStore
+from dledger.types import Index, NodeId
 
 
 class DLedgerCommitLog(Application):
@@ -38,18 +44,20 @@ class DLedgerCommitLog(Application):
     def __init__(
         self,
         group: GroupConfig,
+        node: NodeConfig,
         driver: Driver,
         catalog: Catalog,
         store: LogStore,
         writes: Writes,
         linearizable: LinearizableReads,
-        address: Callable[[], str],
+        addresses: Callable[[], dict[NodeId, str]],
         on_damage: Callable[[CorruptEntry], None],
     ) -> None:
-        """``address``: the ``host:port`` under which this node is known."""
+        """``addresses``: the ``host:port`` under which each node is known."""
         self._catalog = catalog
-        self.puts = Puts(group, driver, catalog, writes, lambda: store_host(address()))
-        self.gets = Gets(driver, catalog, store, linearizable, on_damage)
+        self.puts = Puts(group, driver, catalog, writes, lambda: store_host(addresses()[node.node_id]))
+        self.reput = ReputMessageService(node, driver, store, on_damage)
+        self.gets = Gets(driver, catalog, store, linearizable, self.reput, on_damage)
 
     def handlers(self) -> dict[type[Any], Handler]:
         """Messages are put and got; there are no topics to create or append to."""
@@ -57,6 +65,8 @@ class DLedgerCommitLog(Application):
         return {
             PutMessageRequest: self.puts.put,
             ViewMessageRequest: self.gets.view,
+            GetMessageRequest: self.gets.get,
+            QueryMessageRequest: self.gets.query,
             AppendRequest: refusing(AppendResponse, text),
             ExecuteRequest: refusing(ExecuteResponse, text),
         }
@@ -64,6 +74,12 @@ class DLedgerCommitLog(Application):
     @property
     def waiting(self) -> int:
         return self.puts.waiting
+
+    def start(self, committed: Index) -> None:
+        self.reput.start(committed)
+
+    def on_committed(self, index: Index) -> None:
+        self.reput.committed(index)
 
     def on_pass(self) -> None:
         self.puts.applied()
@@ -74,24 +90,29 @@ class DLedgerCommitLog(Application):
     def fail_all(self, code: Code) -> None:
         self.puts.fail_all(code)
 
+    async def stop(self, *, clean: bool) -> None:
+        await self.reput.stop(clean=clean)
+
     def status(self) -> dict[str, Any]:
-        return {"pending_puts": self.puts.waiting, "message_queues": len(self._catalog.queues.next)}
+        values = {"pending_puts": self.puts.waiting, "message_queues": len(self._catalog.queues.next)}
+        return {**values, **self.reput.status()}
 
 
 def application_of(
     group: GroupConfig,
+    node: NodeConfig,
     driver: Driver,
     catalog: Catalog,
     store: LogStore,
     writes: Writes,
     linearizable: LinearizableReads,
-    address: Callable[[], str],
+    addresses: Callable[[], dict[NodeId, str]],
     on_damage: Callable[[CorruptEntry], None],
 ) -> Application:
     """What the log of a group is for."""
     if group.commit_log == "topics":
         return Application()
-    return DLedgerCommitLog(group, driver, catalog, store, writes, linearizable, address, on_damage)
+    return DLedgerCommitLog(group, node, driver, catalog, store, writes, linearizable, addresses, on_damage)
 
 
 def store_host(address: str) -> Host:

@@ -106,6 +106,7 @@ class NodeServer:
         self.repairs.found(self.store.recovery.faulty)
         self.admissions.start()
         self._apply(self.raft.committed_index)
+        self.application.start(self.raft.committed_index)
         self.house.start()
         self.scrubber.start()
         self.states.start()
@@ -173,8 +174,8 @@ class NodeServer:
             self._more_status,
         )  # fmt: skip
         self.application = application_of(
-            group, self.driver, self.catalog, store, self.writes, self.linearizable,
-            lambda: self._addresses()[node.node_id], self.on_damage,
+            group, node, self.driver, self.catalog, store, self.writes, self.linearizable, self._addresses,
+            self.on_damage,
         )  # fmt: skip
         self.listings = Listings(self.driver, self.catalog, store, self.linearizable, self.on_damage)
         self.front = Front(
@@ -221,6 +222,7 @@ class NodeServer:
         await self.house.stop()
         await self.peers.close()
         await self.driver.stop()
+        await self.application.stop(clean=self._error is None)
 
     def _restart(self, between: Callable[[], None]) -> None:
         """Stop, carry out ``between``, and start again on what the disk has then."""
@@ -291,8 +293,7 @@ class NodeServer:
         return self.front.port
 
     @property
-    def client_requests(self) -> int:
-        """See `Front`."""
+    def client_requests(self) -> int:  # see `Front`
         return self.front.client_requests
 
     def _more_status(self) -> dict[str, Any]:
@@ -323,6 +324,7 @@ class NodeServer:
     def on_committed(self, index: Index) -> None:
         self.store.note_commit(index)
         self._apply(index)
+        self.application.on_committed(index)
 
     def _apply(self, committed: Index) -> None:
         if not self._is_lost:

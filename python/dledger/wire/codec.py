@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dledger.errors import ProtocolError
-from dledger.messages.broker import BrokerRequest, BrokerResponse, PutMessageRequest, ViewMessageResponse
+from dledger.messages.broker import (
+    BrokerRequest,
+    BrokerResponse,
+    GetMessageResponse,
+    PutMessageRequest,
+    QueryMessageResponse,
+    ViewMessageResponse,
+)
 from dledger.messages.client import AppendRequest, ClientRequest, ClientResponse, FetchResponse
 from dledger.messages.command import Command
 from dledger.messages.entry import HEADER, HEADER_SIZE, Entry
@@ -30,7 +37,12 @@ Message = ClientRequest | ClientResponse | PeerMessage | RepairMessage | Install
 _TABLES: Final = {kind: Table(message) for kind, message in MESSAGES.items()}
 _BY_TYPE: Final = {message: (kind, _TABLES[kind]) for message, kind in KINDS.items()}
 _WITH_ENTRIES: Final = {KINDS[PushEntryRequest], KINDS[RepairResponse]}
-_WITH_BYTES: Final = {KINDS[message] for message in (AppendRequest, PutMessageRequest, ViewMessageResponse)}
+_WITH_BYTES: Final = {
+    KINDS[message]
+    for message in (
+        AppendRequest, PutMessageRequest, ViewMessageResponse, GetMessageResponse, QueryMessageResponse,
+    )
+}  # fmt: skip
 _FETCHED: Final = KINDS[FetchResponse]
 
 

@@ -54,6 +54,10 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     59: broker.PutMessageResponse,
     60: broker.ViewMessageRequest,
     61: broker.ViewMessageResponse,
+    62: broker.GetMessageRequest,
+    63: broker.GetMessageResponse,
+    64: broker.QueryMessageRequest,
+    65: broker.QueryMessageResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 

@@ -1,0 +1,234 @@
+"""Consume queues and index of one node, made of the committed entries of its log, and made good again at a start.
+
+They hold nothing that the log does not, so an acknowledgement waits for none of them. Now and then they are synced, and
+only then a mark is written that says up to which entry they are whole. At a start everything behind the mark is cut
+off, whatever a crash left of it, and made again from the log: a node that was stopped well has nothing behind it. Where
+the mark is missing or damaged, the log begins behind it, or queues and index are not what it says, all is made anew.
+
+Everything here blocks; one thread at a time has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from dledger.broker.consume_queues import ConsumeQueues
+from dledger.broker.files import FileHandles, make_directory, storing, sync_directory, write_whole
+from dledger.broker.index_service import IndexService
+from dledger.broker.reput import Dispatcher, DispatchRequest, Reput
+from dledger.broker.store_guard import AbortFile
+from dledger.checksum import crc32
+from dledger.errors import CorruptStore, FormatError
+from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
+from dledger.rocketmq.append_hook import read_stored
+from dledger.store.api import LogStore
+from dledger.types import NO_INDEX, Index, frozen
+
+logger = logging.getLogger(__name__)
+
+ROOT: Final = "rocketmq"
+"""In the node's directory, because ``index`` is the name of DLedger's own index there."""
+MARK_FILE: Final = "dispatched"
+MARK: Final = struct.Struct(">8sqqqqI")
+MARK_MAGIC: Final = b"DLREPUT1"
+
+
+@frozen()
+class Mark:
+    """Queues and index are whole and durable up to this entry."""
+
+    index: Index = NO_INDEX
+    end_pos: int = 0
+    """Log position behind the entry."""
+    queues: int = 0
+    """Queues with a message."""
+    units: int = 0
+    """Sum of the queue offsets that their next messages get."""
+
+    def pack(self) -> bytes:
+        """With a checksum."""
+        data = MARK.pack(MARK_MAGIC, self.index, self.end_pos, self.queues, self.units, 0)
+        return data[:-4] + struct.pack(">I", crc32(data))
+
+    @staticmethod
+    def unpack(data: bytes) -> Mark | None:
+        """None for anything that `pack` has not made."""
+        if len(data) != MARK.size:
+            return None
+        mark = Mark(*MARK.unpack(data)[1:5])
+        return mark if mark.pack() == data else None
+
+
+class Dispatched:
+    """The files below ``directory`` / `ROOT`."""
+
+    def __init__(self, directory: Path, wall_ms: Callable[[], int]) -> None:
+        """``wall_ms``: milliseconds since 1970, for the names of index files."""
+        self._root = directory / ROOT
+        self._clock = wall_ms
+        self._handles = FileHandles()
+        self._dispatcher = Dispatcher()
+        self._abort = AbortFile(self._root)
+        self.queues: ConsumeQueues
+        self.index: IndexService
+        self._reput: Reput
+        self.next_index = Index(0)
+        """The entry that is to be put next."""
+        self._end_pos = 0
+        self._marked = NO_INDEX
+        self._marked_pos = 0
+        self._is_open = False
+
+    def open(self, store: LogStore) -> None:
+        """Bring the files to a state that is whole up to `next_index`.
+
+        Raises:
+            PathError, DiskFull, StorageError: the folder or the disk cannot be used.
+        """
+        make_directory(self._root)
+        was_clean = not self._abort.exists
+        self._abort.make()
+        try:
+            self._open_files()
+            reason = self._recover(store, was_clean)
+        except (CorruptStore, FormatError) as error:
+            reason = str(error)
+        if reason:
+            self._start_anew(store, reason)
+        self.queues.correct_min_offset(store.begin.end_pos)
+        self._is_open = True
+
+    def _open_files(self) -> None:
+        self.queues = ConsumeQueues(self._root / "consumequeue", handles=self._handles)
+        self.index = IndexService(self._root / "index", clock=self._clock)
+        self._reput = Reput(self.queues, self.index, 0)
+
+    def _recover(self, store: LogStore, was_clean: bool) -> str:
+        """Cut behind the mark; the reason why that is not enough."""
+        mark, end = self._read_mark(), store.end
+        if mark is None:
+            return "there is no mark" if self.queues.max_physical or self.index.end_offset >= 0 else "new"
+        if mark.index + 1 < store.begin_index:
+            return f"the log begins at entry {store.begin_index}, they end at {mark.index}"
+        at, end_pos = mark.index, mark.end_pos
+        if at > end.position.index:  # the disk has kept more of them than of the log; the same entries come again
+            at, end_pos = end.position.index, end.end_pos
+        self.queues.recover()
+        self.queues.truncate_dirty(end_pos)
+        again = self.index.truncate_dirty(end_pos, doubted=not was_clean)
+        if at == mark.index and self._sums() != (mark.queues, mark.units):
+            return f"queues are missing, or not whole up to entry {at}"
+        self.next_index, self._end_pos = Index(at + 1), end_pos
+        self._marked, self._marked_pos = at, end_pos
+        if at < mark.index:
+            self._write_mark()
+        if again < end_pos:  # of the queues nothing is put twice
+            first = store.index_at(again - HEADER_SIZE)
+            self.next_index = store.begin_index if first is None else first
+        return ""
+
+    def _start_anew(self, store: LogStore, reason: str) -> None:
+        log = logger.info if reason == "new" else logger.warning
+        log("%s: consume queues and index are made from entry %d on: %s", self._root, store.begin_index, reason)
+        with storing("remove", self._root):
+            (self._root / MARK_FILE).unlink(missing_ok=True)
+            sync_directory(self._root)
+            for path in sorted(self._root.rglob("*")):
+                if path.is_file() and path.parent != self._root:
+                    self._handles.forget(path)
+                    path.unlink()
+        self._open_files()
+        self.next_index, self._end_pos = store.begin_index, store.begin.end_pos
+        self._marked, self._marked_pos = NO_INDEX, self._end_pos
+
+    def _read_mark(self) -> Mark | None:
+        path = self._root / MARK_FILE
+        with storing("read", path):
+            return Mark.unpack(path.read_bytes()) if path.exists() else None
+
+    def _sums(self) -> tuple[int, int]:
+        ends = [end for end in self.queues.next_offsets().values() if end]
+        return len(ends), sum(ends)
+
+    def put(self, entries: Sequence[Entry]) -> None:
+        """Put what these entries, of which the first one is `next_index`, have for queues and index.
+
+        Raises:
+            CorruptStore: the queues are not what they should be; `start_anew`.
+            DiskFull: nothing of it counts; calling again puts it all.
+            StorageError: the disk failed.
+        """
+        requests: list[DispatchRequest] = []
+        for entry in entries:
+            if entry.magic == MAGIC_NORMAL:
+                requests += self._requests(entry)
+        try:
+            self._reput.put(requests)
+        except FormatError as error:
+            raise CorruptStore(str(error)) from error
+        self.next_index, self._end_pos = Index(entries[-1].index + 1), entries[-1].end_pos
+
+    def _requests(self, entry: Entry) -> list[DispatchRequest]:
+        place = entry.pos + HEADER_SIZE
+        if read_stored(entry.body, place) is None:
+            return []
+        try:
+            return self._dispatcher.requests(entry.body, place, place + len(entry.body))[0]
+        except FormatError as error:  # puts are checked for what this needs: it was not put here
+            logger.error("entry %d goes into no queue: %s", entry.index, error)
+            return []
+
+    def start_anew(self, store: LogStore, reason: str) -> None:
+        """Make everything again, from the first kept entry on."""
+        self.index.close()
+        self._start_anew(store, reason)
+
+    def save(self, durable: Index) -> None:
+        """Make what was put durable, and say so, if the log itself is: up to entry ``durable``.
+
+        Raises:
+            DiskFull, StorageError: it is not, or perhaps not.
+        """
+        at = Index(self.next_index - 1)
+        if at <= self._marked or at > durable:
+            return
+        self._write_mark()
+        self._marked, self._marked_pos = at, self._end_pos
+
+    def _write_mark(self) -> None:
+        self.queues.flush()
+        self.index.flush()
+        mark = Mark(Index(self.next_index - 1), self._end_pos, *self._sums())
+        write_whole(self._root / MARK_FILE, mark.pack())
+
+    @property
+    def unsaved(self) -> int:
+        """Entries that a start after a crash would put again."""
+        return self.next_index - 1 - self._marked
+
+    @property
+    def unsaved_bytes(self) -> int:
+        """The same in bytes of the log."""
+        return self._end_pos - self._marked_pos
+
+    def delete_before(self, pos: int) -> None:
+        """The log begins at this position now."""
+        self.queues.delete_before(pos)
+        self.index.delete_before(pos)
+
+    def close(self, durable: Index, *, clean: bool) -> None:
+        """Save everything, or, where that is no use any more, let go of it."""
+        if not self._is_open:
+            return
+        try:
+            if clean:
+                self.save(durable)
+                if self._marked == self.next_index - 1:  # nothing behind the mark
+                    self._abort.remove()
+        finally:
+            self.index.close()
+            self._handles.close()
