@@ -17,7 +17,7 @@ from dledger.environment import Environment
 from dledger.errors import CorruptEntry, DiskFull, StorageError
 from dledger.messages.client import AppendRequest
 from dledger.messages.codes import Code
-from dledger.server.disk import Flusher
+from dledger.server.disk import LAZY_SYNC_MS, Flusher
 from dledger.store.memory_disk import MemoryDisk
 from dledger.types import Index, Role
 
@@ -302,6 +302,44 @@ def test_d2_a_node_that_failed_elsewhere_writes_and_syncs_nothing_that_still_wai
     flusher.abandon()
     assert turns[0](jobs, True) is None
     assert (done, told) == ([], [])
+
+
+def test_flush_async_tells_at_once_what_was_written_and_syncs_it_soon() -> None:
+    """However much comes meanwhile; when nothing came, nothing is synced; at the end all is."""
+    machine, now = ByHand(), 1000
+    machine.now_ms = lambda: now  # type: ignore[method-assign]
+    turns, told, done = machine.turns, list[Any](), list[str]()
+
+    def sync() -> str:
+        done.append("sync")
+        return "synced"
+
+    store: Any = SimpleNamespace(
+        append=lambda entries: done.append("append"), sync=sync, end=SimpleNamespace(position="written")
+    )
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = Flusher(store, loop, told.append, told.append, told.append, lazy=True, environment=machine)
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+
+    def turn(*, last: bool = False, appends: int = 1) -> float | None:
+        for _ in range(appends):
+            flusher.append((entry,))
+        jobs, machine.jobs[:] = machine.jobs[:], []
+        pause: float | None = turns[0](jobs, last)
+        return pause
+
+    assert turn() == LAZY_SYNC_MS / 1000
+    now += LAZY_SYNC_MS - 50
+    assert turn() == 0.05
+    assert (done, told) == (["append", "append"], ["written", "written"])
+    now += 50
+    assert turn(appends=0) is None
+    assert (done[2:], told[2:]) == (["sync"], ["synced"])
+    now += LAZY_SYNC_MS
+    assert turn(appends=0) is None
+    assert len(done) == 3
+    turn(last=True)
+    assert (done[3:], told[3:]) == (["append", "sync"], ["synced"])
 
 
 def test_d5_a_vote_that_cannot_be_saved_is_never_sent(play: Callable[..., None]) -> None:

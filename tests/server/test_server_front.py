@@ -177,3 +177,19 @@ def test_a_transfer_that_cannot_be_says_why(play: Callable[..., None]) -> None:
         assert refused.leader_id == (await group.leader()).node.node_id
 
     play(story)
+
+
+def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(play: Callable[..., None]) -> None:
+    """It hangs up on them itself: no reason to begin an election on its way out."""
+
+    async def story(group: Any) -> None:
+        await group.agree()
+        node = await group.follower()
+        lost = list[NodeId]()
+        node.driver.peer_lost = lost.append
+        assert any(node.front._peers.values())
+        await group.stop(node.node.node_id)
+        assert not any(node.front._peers.values())
+        assert lost == []
+
+    play(story)

@@ -7,12 +7,13 @@ import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from trimming import KIB, SMALL, awake, equal, expected, payload, read_all, trimmed, write
 
-from dledger.errors import CorruptEntry, CorruptStore
+from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange
 from dledger.messages.client import AdmitRequest
 from dledger.messages.codes import Code
 from dledger.messages.install import SnapshotRequest, SnapshotResponse
@@ -229,6 +230,70 @@ def test_only_a_leader_that_is_caught_up_gives_its_state(play: Callable[..., Non
         assert leader.states.floor is None
 
     play(story, **SMALL)
+
+
+def asked_by(node: Any, index: int = -1, offset: int = 0, max_bytes: int = 100) -> SnapshotRequest:
+    return SnapshotRequest(
+        group="test", local_id=node.node.node_id, remote_id=node.node.node_id, last_included_index=Index(index),
+        offset=offset, max_bytes=max_bytes,
+    )  # fmt: skip
+
+
+def test_a_piece_of_a_state_is_never_larger_than_a_frame_may_be_whoever_asks(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        await write(group, 0, 3)
+        node = await group.leader()
+        images, said = node.states.images, list[SnapshotResponse]()
+        images._send = said.append
+        images.serve(asked_by(node))
+        await group.until(lambda: said)
+        index = said.pop().last_included_index
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("dledger.server.images.PIECE_BYTES", 64)
+            for max_bytes in (0, 1, 64, 65, 1 << 40):
+                images.serve(asked_by(node, index, max_bytes=max_bytes))
+        assert [len(piece.data) for piece in said] == [1, 1, 64, 64, 64]
+
+    play(story, 1, **SMALL)
+
+
+def test_a_state_whose_first_entry_goes_while_it_is_begun_is_begun_anew_when_it_is_asked_for_again(
+    play: Callable[..., None],
+) -> None:
+    """Retention goes on meanwhile: that is no failure of the disk."""
+
+    async def story(group: Any) -> None:
+        await write(group, 0, 3)
+        node = await group.leader()
+        images, store, said = node.states.images, node.store, list[SnapshotResponse]()
+        images._send = said.append
+
+        def gone(begin: Index, *_: object) -> Any:
+            raise OffsetOutOfRange(f"entry {begin} is not kept any more", begin + 1, begin + 2)
+
+        images._store = SimpleNamespace(begin_index=store.begin_index, read=gone)
+        images.serve(asked_by(node))
+        await group.until(lambda: not images._beginning)
+        assert (node.driver.failed, said) == (False, [])
+        images._store = store
+        images.serve(asked_by(node))
+        await group.until(lambda: said)
+        assert said[0].code is Code.SUCCESS
+
+    play(story, 1, **SMALL)
+
+
+def test_a_node_that_stops_neither_gives_nor_takes_a_state(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        await write(group, 0, 3)
+        node = await group.leader()
+        said = list[SnapshotResponse]()
+        node.states.images._send = said.append
+        node.states.stop()
+        node.states.installer.on_message(asked_by(node, 2))
+        assert said == []
+
+    play(story, 1, **SMALL)
 
 
 def image_of(node: Any) -> bytes:
