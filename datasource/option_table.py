@@ -73,7 +73,8 @@ OPTIONS: Final = (
     Option("maxBytesPerTrigger", "1g without `maxOffsetsPerTrigger`", STREAM, "Most stored bytes of one micro-batch "
            "(`64m`, `1g`), in whole stored batches; `none`: no limit. The smaller one of the limits counts."),
     Option("minPartitions", "one for each partition and 64 MiB", READ,
-           "Least number of Spark tasks to cut a read into."),
+           "Least number of Spark tasks to cut a read into. Of more than 64 tasks those that would read little, up to "
+           "1 MiB together, are put together, unless this wants more."),
     Option("maxRecordsPerPartition", "no limit", READ, "Most records of one Spark task."),
     Option("maxBytesPerPartition", "64m", READ, "Most stored bytes of one Spark task, unless one stored batch has "
            "more."),

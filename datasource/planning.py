@@ -21,6 +21,10 @@ WHOLE: Final = 1 << 62
 """A piece size that nothing reaches: one piece, with the bytes of the whole range."""
 MOST_PIECES: Final = 10_000
 """Of one partition in one answer."""
+MANY_TASKS: Final = 64
+"""Above this, tasks that read little are put together: each one costs Spark ten milliseconds or more, to read a row."""
+LITTLE_BYTES: Final = MIB
+"""Stored bytes of what is put together, at most."""
 MOST_TASKS: Final = 2000
 """Above this, tasks grow; a driver that plans more is busy with that alone."""
 
@@ -66,7 +70,10 @@ def measured(slices: Sequence[Slice], split: Split) -> list[Slice]:
     if not slices:
         return []
     answers = split([_span(one, WHOLE, one.start, 1) for one in slices])
-    return [replace(one, bytes=pieces[0].bytes) for one, pieces in zip(slices, answers, strict=True)]
+    return [
+        Slice(one.topic, one.partition, one.start, one.end, pieces[0].bytes)
+        for one, pieces in zip(slices, answers, strict=True)
+    ]
 
 
 def _span(one: Slice, target: int, start: int, most: int = MOST_PIECES) -> Span:
@@ -104,6 +111,29 @@ def plan(starts: Positions, ends: Positions, split: Split, shape: Shape = Shape(
     if shape.most_rows is not None:
         slices = [part for one in slices for part in _by_rows(one, -(-one.rows // shape.most_rows))]
     return list(_spread(slices, shape.least)) if len(slices) < shape.least else slices
+
+
+def together(slices: Sequence[Slice], shape: Shape = Shape()) -> list[list[Slice]]:
+    """The slices of each task: one, or of very many that read little some neighbours, as far as ``shape`` allows it."""
+    tasks = max(MANY_TASKS, shape.least)
+    if len(slices) <= tasks:
+        return [[one] for one in slices]
+    found: list[list[Slice]] = []
+    for start, end in itertools.pairwise(len(slices) * number // tasks for number in range(tasks + 1)):
+        found += _bundles(slices[start:end], min(LITTLE_BYTES, shape.most_bytes or LITTLE_BYTES), shape.most_rows)
+    return found
+
+
+def _bundles(slices: Sequence[Slice], most_bytes: int, most_rows: int | None) -> Iterable[list[Slice]]:
+    current: list[Slice] = []
+    size = rows = 0
+    for one in slices:
+        if current and (size + one.bytes > most_bytes or rows + one.rows > (most_rows or rows + one.rows)):
+            yield current
+            current, size, rows = [], 0, 0
+        current.append(one)
+        size, rows = size + one.bytes, rows + one.rows
+    yield current
 
 
 def _within(wholes: list[Slice], split: Split, limit: int) -> list[Slice]:
@@ -154,4 +184,4 @@ def _by_rows(one: Slice, parts: int) -> Iterable[Slice]:
         yield replace(one, start=start, end=end, bytes=one.bytes // parts)
 
 
-__all__ = ["MOST_TASKS", "WHOLE", "Piece", "Shape", "Slice", "Split", "measured", "plan", "ranges"]
+__all__ = ["MOST_TASKS", "WHOLE", "Piece", "Shape", "Slice", "Split", "measured", "plan", "ranges", "together"]

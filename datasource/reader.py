@@ -18,10 +18,10 @@ from dledger.datasource.loss import check_order, keep_or_fail, report
 from dledger.datasource.offsets import Positions
 from dledger.datasource.option_table import BATCH
 from dledger.datasource.options import Options, need_group, need_topics, parse_options
-from dledger.datasource.planning import Shape, Slice, plan
+from dledger.datasource.planning import Shape, Slice, plan, together
 from dledger.datasource.reading import check_kind, columns_to_read
 from dledger.datasource.resolving import Edges, resolve
-from dledger.datasource.rows import Body, table_rows
+from dledger.datasource.rows import Body, joined, table_rows
 from dledger.datasource.sql import HINT
 from dledger.datasource.typed_rows import typed_rows
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
@@ -45,6 +45,13 @@ class LogSlice(InputPartition):
     typed: bool = False
     columns: Columns | None = None
     """What is read of a typed topic; None: keys and values."""
+
+
+@dataclass
+class LogSlices(InputPartition):
+    """What one task reads where very many partitions have little to read each."""
+
+    parts: list[LogSlice]
 
 
 class LogReader(DataSourceReader):
@@ -101,8 +108,9 @@ def plan_slices(
     for topic in ends:
         check_kind(infos[topic], columns)
     shape = Shape(options.min_partitions, options.max_task_records, options.max_task_bytes, os.cpu_count() or 2)
-    slices = plan(starts, ends, log.split, shape)
-    return [_input(log.found(), options, infos[one.topic], one, columns) for one in slices]
+    tasks = together(plan(starts, ends, log.split, shape), shape)
+    parts = ([_input(log.found(), options, infos[one.topic], one, columns) for one in task] for task in tasks)
+    return [task[0] if len(task) == 1 else LogSlices(task) for task in parts]
 
 
 def _input(address: Address, options: Options, info: TopicInfo, one: Slice, columns: Columns | None) -> LogSlice:
@@ -123,13 +131,18 @@ def _input(address: Address, options: Options, info: TopicInfo, one: Slice, colu
 
 
 def read_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice, in the executor. Spark passes a bare InputPartition when there is nothing to read.
+    """The rows of a task, in the executor. Spark passes a bare InputPartition when there is nothing to read.
 
     Raises:
         OffsetOutOfRange: records went between planning and reading, and they must not.
     """
-    if not isinstance(given, LogSlice):
-        return
+    if isinstance(given, LogSlices):
+        yield from joined(rows for part in given.parts for rows in _read(part))
+    elif isinstance(given, LogSlice):
+        yield from _read(given)
+
+
+def _read(given: LogSlice) -> Iterator[pa.RecordBatch]:
     start = given.start
     while start < given.end:
         try:
@@ -160,4 +173,4 @@ def _rows(given: LogSlice, bodies: Iterable[Body], start: int) -> Iterator[pa.Re
     return table_rows(bodies, *at, given.headers, given.metadata, lambda body: as_records(body, schemas))
 
 
-__all__ = ["LogReader", "LogSlice", "plan_slices", "read_slice"]
+__all__ = ["LogReader", "LogSlice", "LogSlices", "plan_slices", "read_slice"]

@@ -169,6 +169,13 @@ def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
         yield gathered
 
 
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of several topic partitions, of the same columns each, in batches of a good size."""
+    for gathered in gather(Part(batch, -1, -1) for batch in batches):
+        parts = [part.records for part in gathered]
+        yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     rows = batch.num_rows
     parts = min(max(-(-batch.nbytes // MOST_BYTES), -(-rows // MOST_ROWS)), rows)
@@ -224,4 +231,6 @@ def lengths(column: pa.Array) -> npt.NDArray[np.int32]:
     return found.astype(np.int32)
 
 
-__all__ = ["SCHEMAS", "Body", "Constants", "Decode", "Part", "decoded", "gather", "lengths", "places", "table_rows"]
+__all__ = [
+    "SCHEMAS", "Body", "Constants", "Decode", "Part", "decoded", "gather", "joined", "lengths", "places", "table_rows",
+]  # fmt: skip

@@ -52,6 +52,26 @@ def test_a_read_is_cut_into_as_many_tasks_as_asked_for(log: Any) -> None:
     assert read(log, minPartitions="4") == [b"a", b"b", b"c", b"d"]
 
 
+def test_many_partitions_with_little_to_read_share_tasks_and_arrow_batches(
+    log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dledger.datasource.planning.MANY_TASKS", 2)
+    log.create_topic("many", 7)
+    for partition in range(7):
+        log.append("many", partition, [f"{partition} {number}".encode() for number in range(3)])
+    reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "many,t"}, read_schema(False))
+    tasks = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
+    assert len(tasks) == 2
+    found = [list(reader.read(one)) for one in tasks]
+    assert [len(batches) for batches in found] == [1, 1]
+    rows = [row for batches in found for row in batches[0].to_pylist()]
+    assert [(r["topic"], r["partition"], r["offset"]) for r in rows[:21]] == [
+        ("many", partition, offset) for partition in range(7) for offset in range(3)
+    ]
+    assert [row["value"] for row in rows[:21]] == [f"{p} {n}".encode() for p in range(7) for n in range(3)]
+    assert [row["value"] for row in rows[21:]] == [b"a", b"b", b"c", b"d"]
+
+
 def test_an_empty_read_has_no_tasks_and_the_bare_partition_spark_makes_then_no_rows(log: Any) -> None:
     log.create_topic("empty")
     reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "empty"}, read_schema(False))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dledger.client import Span
 from dledger.datasource import planning
-from dledger.datasource.planning import Piece, Shape, Slice, plan
+from dledger.datasource.planning import Piece, Shape, Slice, plan, together
 
 MIB = 1 << 20
 Layout = dict[tuple[str, int], list[tuple[int, int]]]
@@ -77,6 +77,32 @@ def test_a_plan_reads_every_record_once_and_in_order(
     for one in slices:
         stored = cutter(layout, 999)(one.topic, one.partition, one.start, one.end, 1)
         assert most_bytes is None or len(stored) == 1 or sum(piece.bytes for piece in stored) <= most_bytes
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 2 * MIB)), max_size=200),
+    st.integers(0, 100),
+    st.one_of(st.none(), st.integers(1, 60)),
+    st.one_of(st.none(), st.integers(1, MIB)),
+)
+def test_slices_that_are_put_together_stay_in_order_and_within_the_limits_of_a_task(
+    sizes: list[tuple[int, int]], least: int, most_rows: int | None, most_bytes: int | None
+) -> None:
+    slices = [Slice("a", number, 0, rows, size) for number, (rows, size) in enumerate(sizes)]
+    tasks = together(slices, Shape(least, most_rows, most_bytes))
+    assert [one for task in tasks for one in task] == slices
+    assert len(tasks) >= min(len(slices), max(least, planning.MANY_TASKS))
+    for task in tasks:
+        assert len(task) == 1 or sum(one.bytes for one in task) <= min(planning.LITTLE_BYTES, most_bytes or MIB)
+        assert len(task) == 1 or sum(one.rows for one in task) <= (most_rows or 1 << 30)
+
+
+def test_a_thousand_partitions_with_little_to_read_are_few_tasks_and_with_much_a_thousand() -> None:
+    little, much = ([Slice("a", number, 0, 1, size) for number in range(1000)] for size in (100, MIB))
+    assert len(together(little)) == planning.MANY_TASKS
+    assert len(together(much)) == 1000
+    assert len(together(little[: planning.MANY_TASKS])) == planning.MANY_TASKS, "as ever"
+    assert len(together(little, Shape(least=500))) == 500
 
 
 def test_a_small_read_has_one_task_for_each_partition() -> None:

@@ -53,6 +53,18 @@ def test_many_rows_are_all_there_once_in_whatever_number_of_tasks(spark: SparkSe
     assert tuple(total) == (100_000, 100_000, 99_999, sum(range(100_000)))
 
 
+def test_a_hundred_partitions_with_little_to_read_are_read_by_fewer_tasks(
+    spark: SparkSession, table: Any, topic: str, client: Client
+) -> None:
+    client.create_topic(topic, 100)
+    rows = spark.range(0, 300, 1, 1).selectExpr("CAST(id AS STRING) AS value", "CAST(id % 100 AS INT) AS partition")
+    table.write(rows, topic)
+    back = table.read(topic)
+    assert back.rdd.getNumPartitions() == 64
+    assert table.values(topic) == [str(first + 100 * offset) for first in range(100) for offset in range(3)]
+    assert table.read(topic, minPartitions=100).rdd.getNumPartitions() == 100
+
+
 def test_one_write_goes_to_the_topics_of_its_rows(spark: SparkSession, table: Any, topic: str) -> None:
     frame = spark.range(10).selectExpr(f"concat('{topic}-', id % 2) AS topic", "CAST(id AS STRING) AS value")
     table.write(frame)
