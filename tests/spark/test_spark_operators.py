@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dledger import Client
@@ -69,6 +70,19 @@ def test_a_chain_of_copies_in_one_group_is_record_for_record_and_tells_how_far_e
     assert table.values(names[2]) == table.values(names[0])
     for source, target in itertools.pairwise(names):
         assert client.group(f"{topic}-{target}").offsets == {source: dict.fromkeys(range(3), 50)}
+
+
+def test_arrow_batches_without_a_limit_are_refused_by_spark_and_named_in_the_documentation(
+    spark: SparkSession, table: Any, topic: str, client: Client
+) -> None:
+    client.create_topic(topic)
+    before = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
+    try:
+        with pytest.raises(PySparkException, match="maximum arrow batch size should be greater than 0"):
+            table.read(topic).collect()
+    finally:
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", before)
 
 
 @pytest.mark.parametrize("size", [7, 1_000_000])
