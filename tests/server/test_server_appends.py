@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -301,6 +302,33 @@ def test_an_append_without_a_quorum_is_never_acknowledged_and_says_that_it_may_b
         assert "may" in answer.message
 
     play(story)
+
+
+def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        writes, sync, go_on = node.writes, node.store.sync, threading.Event()
+        node.store.sync = lambda: go_on.wait() and sync()
+        try:
+            patient = client.start(AppendRequest(timeout_ms=600_000), body(topic))
+            await group.until(lambda: len(writes._waiting) == 1)
+            now = writes._now_ms()
+            writes._now_ms = lambda: now + 100_000
+            writes.sweep()  # now it knows when the first one has to be answered
+            hasty = client.start(AppendRequest(timeout_ms=300_000), body(topic))
+            await group.until(lambda: len(writes._waiting) == 2)
+            writes._now_ms = lambda: now + 400_000
+            writes.sweep()
+            assert len(writes._waiting) == 1
+            assert (await hasty)[0].code is Code.WAIT_QUORUM_ACK_TIMEOUT
+            assert not patient.done()
+        finally:
+            go_on.set()
+        assert (await patient)[0].code is Code.SUCCESS
+
+    play(story, 1, ack_timeout_ms=600_000)
 
 
 def test_two_dead_nodes_come_back_and_writes_go_on(play: Callable[..., None]) -> None:
