@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dledger.client import Appended, AsyncClient, AsyncStage, Client, Committed
+from dledger.client import Appended, AsyncClient, AsyncStage, AsyncTransaction, Client, Committed
 from dledger.errors import OffsetOutOfRange, OutcomeUnknown, ProducerFenced, TopicNotFound, TransactionError
 from dledger.messages.client import AppendRequest, ExecuteRequest, FetchRequest
 from dledger.messages.codes import Code
@@ -174,6 +174,37 @@ def test_transaction_is_seen_after_its_commit_and_safe_to_repeat(group: Any, fas
 
     with_client(group, fast, work)
     assert group.values("t") == [b"a", b"b", b"c"]
+
+
+def test_stage_that_is_closed_and_transaction_that_is_over_take_nothing(group: Any, fast: dict[str, Any]) -> None:
+    async def work(client: AsyncClient) -> None:
+        stage = await client.stage("w", 1)
+        assert isinstance(stage, AsyncStage)
+        await stage.append_batch("t", 0, batch(b"a"))
+        total = await stage.close()
+        with pytest.raises(TransactionError, match="the stage is closed"):
+            await stage.append_batch("t", 0, batch(b"late"))
+        assert await stage.close() == total
+        await client.commit_transaction("w", 1, [total])
+        for sequence, end in ((2, AsyncTransaction.commit), (3, AsyncTransaction.abort)):
+            transaction = await client.transaction("w", sequence)
+            await transaction.append("t", b"b")
+            await end(transaction)
+            with pytest.raises(TransactionError, match="is over"):
+                await transaction.append("t", b"late")
+
+    with_client(group, fast, work)
+    assert group.values("t") == [b"a", b"b"]
+
+
+def test_read_from_a_negative_offset_is_refused_though_it_follows(group: Any, fast: dict[str, Any]) -> None:
+    async def work(client: AsyncClient) -> None:
+        await client.append("t", b"a")
+        with pytest.raises(OffsetOutOfRange) as caught:
+            await anext(client.read("t", 0, -1, follow=True))
+        assert (caught.value.begin, caught.value.end) == (0, 1)
+
+    with_client(group, fast, work)
 
 
 def test_transaction_that_is_over_is_not_aborted_any_more(group: Any, fast: dict[str, Any]) -> None:

@@ -300,6 +300,13 @@ def test_read_that_follows_sees_what_is_appended_later(client: Client) -> None:
     batches.close()
 
 
+def test_read_that_follows_from_a_negative_offset_is_refused(client: Client) -> None:
+    client.append("t", b"a")
+    with pytest.raises(OffsetOutOfRange) as caught:
+        next(client.read("t", 0, -1, follow=True))
+    assert (caught.value.begin, caught.value.end) == (0, 1)
+
+
 def test_split_cuts_at_batches(client: Client) -> None:
     for _ in range(4):
         client.append("t", b"x" * 1000)

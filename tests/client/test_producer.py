@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dledger.batch.header import decode_header
-from dledger.client import Appended, Client, Committed, Stage
+from dledger.client import Appended, Client, Committed, Stage, Transaction
 from dledger.errors import (
     ConfigError,
     OutcomeUnknown,
@@ -261,6 +261,17 @@ def test_stage_that_is_gone_says_so(group: Any, client: Client) -> None:
         stage.append_batch("t", 0, batch(b"x"))
 
 
+def test_stage_that_is_closed_takes_nothing(group: Any, client: Client) -> None:
+    stage = client.stage("w", 1)
+    assert isinstance(stage, Stage)
+    stage.append_batch("t", 0, batch(b"a"))
+    total = stage.close()
+    with pytest.raises(TransactionError, match="the stage is closed"):
+        stage.append_batch("t", 0, batch(b"late"))
+    assert client.commit_transaction("w", 1, [total]).records == 1
+    assert group.values("t") == [b"a"]
+
+
 def test_stage_cuts_batches_over_the_limit(group: Any, client: Client) -> None:
     stage = client.stage("w", 1)
     assert isinstance(stage, Stage)
@@ -311,6 +322,16 @@ def test_transaction_with_an_error_in_its_block_leaves_nothing(group: Any, clien
     with client.transaction("w", 7) as transaction:
         transaction.append("t", b"b")
     assert group.values("t") == [b"b"]
+
+
+@pytest.mark.parametrize("end", [Transaction.commit, Transaction.abort])
+def test_transaction_that_is_over_takes_nothing(group: Any, client: Client, end: Any) -> None:
+    transaction = client.transaction("w", 7)
+    transaction.append("t", b"a")
+    end(transaction)
+    with pytest.raises(TransactionError, match="is over"):
+        transaction.append("t", b"late")
+    assert b"late" not in group.values("t")
 
 
 def test_open_stage_whose_answer_is_lost_is_asked_again(group: Any, client: Client) -> None:

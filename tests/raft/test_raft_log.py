@@ -32,6 +32,13 @@ def test_terms_are_known_for_every_entry_and_for_the_place_before_the_first():
     assert log.holds(NOWHERE)
 
 
+def test_an_entry_that_is_not_in_the_log_has_no_position():
+    log = filled(0, 0, 2)
+    assert [log.position_at(Index(i)) for i in (-1, 2)] == [NOWHERE, Position(Term(2), Index(2))]
+    with pytest.raises(LookupError, match=r"no entry 3 in the log 0\.\.2"):
+        log.position_at(Index(3))
+
+
 def test_a_cut_takes_terms_and_cached_entries_with_it():
     log = filled(0, 0, 2, 2, 5)
     log.truncate(Index(2))

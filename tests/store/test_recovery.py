@@ -160,6 +160,19 @@ def test_D4_without_a_mark_damage_with_entries_behind_it_is_reported(kit, disk):
     assert any("mark" in note for note in store.recovery.notes)
 
 
+def test_D4_without_a_mark_the_last_entry_alone_shows_that_the_one_before_it_is_damaged(kit, disk):
+    """Nothing follows it that could bear it out: it counts all the same, and nothing is cut."""
+    store = kit.open(disk)
+    entries = kit.fill(store, [100] * 4)
+    store.close()
+    lose_mark(kit, disk)
+    disk.flip(data_file(kit), entries[2].pos + 60)
+    store = kit.open(disk)
+    assert store.end == LogEnd.after(entries[-1])
+    assert [(fault.first, fault.last) for fault in store.recovery.faulty] == [(2, 2)]
+    assert store.recovery.cut == ()
+
+
 def test_D4_without_a_mark_damage_at_or_below_the_commit_hint_at_the_end_is_not_cut(kit, disk):
     """The last entry is damaged, and the hard state says that it was committed: refused, naming it, nothing changed."""
     store = kit.open(disk)

@@ -42,6 +42,16 @@ def test_any_damaged_byte_falls_back_to_the_one_before(disk):
     assert files.skipped == []
 
 
+def test_a_snapshot_that_is_cut_short_anywhere_falls_back_to_the_one_before(disk):
+    files = SnapshotFiles(ROOT, disk)
+    files.save(Index(5), b"five")
+    files.save(Index(9), b"nine")
+    content = disk.content(ROOT / f"{9:020d}")
+    while content:
+        del content[-1]
+        assert files.load() == (5, b"five"), len(content)
+
+
 @pytest.mark.parametrize("outcome", ["process", "lost", "survived", "seed"])
 def test_crash_at_every_operation_gives_the_old_or_the_new_one(outcome):
     def prepared() -> tuple[MemoryDisk, SnapshotFiles]:
