@@ -40,10 +40,13 @@ def test_units_stand_at_their_queue_offset_over_files(queue: ConsumeQueue) -> No
             queue.get(offset)
 
 
-def test_a_unit_that_is_put_again_changes_nothing(queue: ConsumeQueue) -> None:
+def test_a_unit_that_is_put_again_changes_nothing_and_is_nothing_to_tell_of(
+    queue: ConsumeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
     fill(queue, 0, 12)
     assert not queue.put(11, 1100, 100, 5)
     assert not queue.put(3, 300, 100, 5)
+    assert not caplog.records
     assert (queue.max_offset, queue.get(11).tags_code) == (12, 11)
 
 

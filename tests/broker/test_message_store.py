@@ -13,7 +13,7 @@ import pytest
 from dledger.broker.message_store import MessageStore
 from dledger.broker.store_guard import CheckpointFile
 from dledger.broker.topic_configs import TopicConfig, TopicConfigs
-from dledger.errors import CorruptStore, FormatError, PathError
+from dledger.errors import CorruptStore, DLedgerError, FormatError, PathError
 from dledger.rocketmq.config_json import decode_config
 from dledger.rocketmq.message import Message
 from dledger.testing.sim.rng import Rng
@@ -138,6 +138,70 @@ def test_queues_and_index_that_are_gone_are_made_again(tmp_path: Path, some: Som
     shutil.rmtree(tmp_path / "index")
     with opened(tmp_path) as store:
         assert check(store, 50) == 50
+
+
+def test_an_index_that_a_broker_s_crash_tore_is_made_again_from_where_it_is_torn(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    """A broker puts its index on the disk when a file is full: what the checkpoint vouches for need not be in it."""
+    with opened(tmp_path, index_units=1000) as store:
+        store.put_messages(some(100))
+        start = store.log.recovery_start(store.log.store_timestamp)
+        assert store.index is not None
+        (path,) = store.index.files
+    assert start > 4096
+    data = bytearray(path.read_bytes())
+    data[40 + 4 * 16 + 20 * 30 : 40 + 4 * 16 + 20 * 60] = bytes(20 * 30)
+    path.write_bytes(data)
+    (tmp_path / "abort").touch()
+    with opened(tmp_path, index_units=1000) as store:
+        assert check(store, 100) == 100
+
+
+def test_queues_that_are_gone_after_a_crash_are_made_again_from_the_log_s_begin(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    with opened(tmp_path) as store:
+        store.put_messages(some(100))
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "abort").touch()
+    with opened(tmp_path) as store:
+        assert check(store, 100) == 100
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_store_with_any_bytes_changed_opens_or_says_what_is_wrong(
+    tmp_path: Path, some: Some, opened: Opened, seed: int
+) -> None:
+    dice = Rng(seed)
+    with opened(tmp_path) as store:
+        store.topics.put(TopicConfig("orders"))
+        store.put_messages(some(60))
+    paths = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    path = paths[dice.below(len(paths))]
+    data = bytearray(path.read_bytes())
+    kind = dice.below(4)
+    begin = dice.below(len(data) + 1)
+    if kind == 0:
+        del data[begin:]
+    elif kind == 1:
+        data[begin : begin + dice.below(200)] = bytes(dice.below(200))
+    else:
+        for at in range(begin, min(len(data), begin + (1 if kind == 2 else 40))):
+            data[at] = dice.below(256)
+    path.write_bytes(data)
+    if dice.below(2):
+        (tmp_path / "abort").touch()
+    try:
+        store = opened(tmp_path)
+        store.put_messages(some(5, first=60))
+        for (topic, queue_id), queue in store.queues.items():
+            store.messages(topic, queue_id, queue.min_offset)
+            store.messages_with_key(topic, "all")
+        store.close()
+    except DLedgerError as error:
+        assert str(error)  # noqa: PT017
+    opened(tmp_path.parent / f"{tmp_path.name}-another").close()
 
 
 def test_queues_and_index_of_messages_that_the_log_has_no_more_are_cut(

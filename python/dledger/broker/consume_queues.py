@@ -57,8 +57,8 @@ class ConsumeQueue:
         self._files = MappedFileQueue(directory, units_in_file * UNIT_SIZE, handles)
         self._units_in_file = units_in_file
         self._pending: list[bytes] = []
-        self._pending_first = 0
-        """Offset of the first pending unit."""
+        self._pending_end = 0
+        """Queue offset behind the last pending unit."""
         self.max_physical = 0
         """Behind the last message that the queue has: nothing below is put again."""
         self.min_offset = self._files.min_offset // UNIT_SIZE
@@ -71,9 +71,7 @@ class ConsumeQueue:
     @property
     def max_offset(self) -> int:
         """Offset that the next message gets."""
-        if self._pending:
-            return self._pending_first + len(self._pending)
-        return self._files.max_offset // UNIT_SIZE
+        return self._pending_end if self._pending else self._files.max_offset // UNIT_SIZE
 
     @property
     def is_empty(self) -> bool:
@@ -90,7 +88,7 @@ class ConsumeQueue:
         """
         if physical_offset + size <= self.max_physical:
             return False
-        end = self._pending_first + len(self._pending) if self._pending else self._files.max_offset // UNIT_SIZE
+        end = self._pending_end if self._pending else self._files.max_offset // UNIT_SIZE
         if queue_offset != end or self.max_physical == 0:
             if not 0 <= queue_offset <= MAX_QUEUE_OFFSET:
                 raise FormatError(f"{self.directory}: the message at {physical_offset:,} has offset {queue_offset}")
@@ -102,16 +100,28 @@ class ConsumeQueue:
                 return False
             else:
                 self._fill(end, queue_offset, physical_offset)
-        if not self._pending:
-            self._pending_first = queue_offset
         self._pending.append(UNIT.pack(physical_offset, size, tags_code))
+        self._pending_end = queue_offset + 1
         self.max_physical = physical_offset + size
+        return True
+
+    def put_units(self, queue_offset: int, begin: int, end: int, units: bytes) -> bool:
+        """Add the encoded units of messages with consecutive offsets, where the queue ends there and has none of them;
+        otherwise False: `put` them one by one.
+
+        Args:
+            begin, end: where in the commit log the first one begins and the last one ends.
+        """
+        if self.is_empty or queue_offset != self.max_offset or begin < self.max_physical:
+            return False
+        self._pending.append(units)
+        self._pending_end = queue_offset + len(units) // UNIT_SIZE
+        self.max_physical = end
         return True
 
     def _begin(self, queue_offset: int) -> None:
         first = queue_offset - queue_offset % self._units_in_file
         self._files.start_at(first * UNIT_SIZE)
-        self._pending_first = first
         self._pending = [FILLER_BYTES] * (queue_offset - first)
         self.min_offset = queue_offset
 
@@ -122,7 +132,6 @@ class ConsumeQueue:
                               f"has {queue_offset}")  # fmt: skip
         if missing:
             logger.warning("%s: no message has queue offsets %d to %d", self.directory, end, queue_offset)
-            self._pending_first = self._pending_first if self._pending else end
             self._pending += [FILLER_BYTES] * missing
 
     def write(self) -> None:
@@ -324,6 +333,14 @@ class ConsumeQueues:
             self._written[key] = None
             return True
         return False
+
+    def put_units(self, key: tuple[str, int], queue_offset: int, begin: int, end: int, units: bytes) -> bool:
+        """As `ConsumeQueue.put_units`, for the queue with this topic and number."""
+        queue = self._queues.get(key)
+        if queue is None or not queue.put_units(queue_offset, begin, end, units):
+            return False
+        self._written[key] = None
+        return True
 
     def write(self) -> None:
         """Hand what was put to the file system, one write for each queue."""

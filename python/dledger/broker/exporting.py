@@ -13,6 +13,7 @@ from dledger.broker.ledger_files import LedgerFiles
 from dledger.broker.message_store import MessageStore
 from dledger.broker.moving import place_message
 from dledger.broker.reput import Reput
+from dledger.broker.reput_columns import ColumnReput
 from dledger.broker.store_guard import CheckpointFile
 from dledger.broker.topic_configs import TopicConfig, TopicConfigs
 from dledger.rocketmq.checkpoint import StoreCheckpoint
@@ -52,7 +53,7 @@ class PlainExport:
     def __init__(
         self, root: Path, topic: str, begins: Begins, file_size: int = COMMIT_LOG_FILE, *, index: bool = True
     ) -> None:
-        self._store = MessageStore(root, file_size=file_size, index=index)
+        self._store = MessageStore(root, file_size=file_size, index=index, reput=ColumnReput)
         log: CommitLog = self._store.log
         log.files.start_at(file_size if any(begins.values()) else 0)
         self._store.reput.offset = log.min_offset

@@ -1,7 +1,8 @@
 """One file of the index by key, open for putting: read through a memory map, written by offset.
 
 Keys are gathered and go to the file by ``write``: units, then slots, then the header. A process that is killed in
-between leaves a header that counts only units that are there.
+between leaves a header that counts only units that are there. Slots are written through a map, whose space is taken
+from the file system before.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import mmap
 import os
 import struct
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +50,9 @@ class OpenIndex:
             self._handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 self._map = self._mapped(index_size(slots, units))
+                os.posix_fallocate(self._handle, 0, self._units_at)  # so that no write to the table can lack space
+                self.table = mmap.mmap(self._handle, self._units_at)
+                """Header and slots, to be written to."""
                 try:
                     head = self.reader()
                 except FormatError as error:
@@ -129,10 +134,25 @@ class OpenIndex:
             first = self.count - len(self._units)
             write_at(self._handle, memoryview(b"".join(self._units)), self._units_at + first * UNIT.size)
             for slot, unit in self._slots.items():
-                os.pwrite(self._handle, SLOT.pack(unit), HEADER.size + slot * SLOT.size)
+                SLOT.pack_into(self.table, HEADER.size + slot * SLOT.size, unit)
             self._write_header()
         self._units.clear()
         self._slots.clear()
+
+    def write_units(self, units: bytes, set_slots: Callable[[], int], end_offset: int, end_timestamp: int) -> None:
+        """Write encoded units behind those that are there, in the same order as `write` does.
+
+        Args:
+            set_slots: puts the numbers of units into ``table``; how many of the slots were empty.
+            end_offset, end_timestamp: place and store time of the last unit's message.
+        """
+        with storing("write", self.path):
+            self._is_dirty = True
+            write_at(self._handle, memoryview(units), self._units_at + self.count * UNIT.size)
+            self.used_slots += set_slots()
+            self.count += len(units) // UNIT.size
+            self.end_offset, self.end_timestamp = end_offset, end_timestamp
+            self._write_header()
 
     def _write_header(self) -> None:
         head = HEADER.pack(self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset,
@@ -215,4 +235,5 @@ class OpenIndex:
     def close(self) -> None:
         """Close the file; nothing is written."""
         self._map.close()
+        self.table.close()
         os.close(self._handle)

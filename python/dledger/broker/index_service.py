@@ -96,18 +96,38 @@ class IndexService:
         Raises:
             DiskFull, StorageError: a new file cannot be made.
         """
+        if physical_offset >= self._end:
+            self.put_hashes([key_hash(topic, key) for key in keys], physical_offset, store_timestamp)
+
+    def put_hashes(self, hashes: Sequence[int], physical_offset: int, store_timestamp: int) -> None:
+        """As `put`, with the hashes of the keys."""
         if physical_offset <= self._end:
             if physical_offset < self._end:
                 return
-            keys = keys[self._put :]
-        elif keys:
+            hashes = hashes[self._put :]
+        elif hashes:
             self._end, self._put = physical_offset, 0
-        for key in keys:
+        for one in hashes:
             file = self._last
             if file is None or file.is_full:
                 file = self._next()
-            file.put(key_hash(topic, key), physical_offset, store_timestamp)
+            file.put(one, physical_offset, store_timestamp)
             self._put += 1
+
+    def current(self) -> OpenIndex:
+        """The file with room for the next key, with all that was put written to it: for who writes many keys at once,
+        and then says so by `note`.
+
+        Raises:
+            DiskFull, StorageError: it cannot be made or written.
+        """
+        file = self._last if self._last is not None and not self._last.is_full else self._next()
+        file.write()
+        return file
+
+    def note(self, physical_offset: int, count: int) -> None:
+        """Place of the last message whose keys were written, and how many it has."""
+        self._end, self._put = physical_offset, count
 
     def _next(self) -> OpenIndex:
         """A new last file. The one before it is on the disk by then: only the last one is ever doubted."""

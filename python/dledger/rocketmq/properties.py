@@ -6,7 +6,9 @@ The order of properties, and whether a 0x02 stands behind the last one, depend o
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
+from operator import mul
 from typing import Final
 
 __all__ = [
@@ -26,6 +28,9 @@ VALUE_END: Final = "\x02"
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
 UNIQUE_KEY: Final = "UNIQ_KEY"
+STRETCH: Final = 64
+POWERS: Final = (*(pow(31, STRETCH - 1 - at, 1 << 32) for at in range(STRETCH)), pow(31, STRETCH, 1 << 32))
+"""Of 31, falling to its power 0; that of a whole stretch is last, where index -1 finds it."""
 MAX_PROPERTIES: Final = 32_767
 """Bytes of all properties of one message."""
 
@@ -69,10 +74,12 @@ def keys_of(properties: Mapping[str, str]) -> list[str]:
 
 def java_hash(text: str) -> int:
     """Java's ``String.hashCode``: over UTF-16 units, wrapped to a signed 32-bit number."""
-    units = text.encode("utf-16-be", "surrogatepass")
+    units = text.encode() if text.isascii() else array("H", text.encode("utf-16", "surrogatepass")[2:])
     value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFF_FFFF
+    for at in range(0, len(units), STRETCH):
+        part = units[at : at + STRETCH]
+        value = value * POWERS[STRETCH - len(part) - 1] + sum(map(mul, part, POWERS[STRETCH - len(part) :]))
+    value &= 0xFFFF_FFFF
     return value - (1 << 32) if value >> 31 else value
 
 
