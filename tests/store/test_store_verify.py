@@ -127,18 +127,6 @@ def test_lost_last_files_are_reported(kit):
     assert any("entries up to 10 were durable" in problem["reason"] for problem in problems)
 
 
-def test_index_files_that_begin_behind_the_end_of_the_log_are_reported(kit):
-    """The end of the log has no index file then, and what stands in the later ones is found all the same."""
-    disk, _ = full_store(kit)
-    for name in disk.listdir(kit.root / "data")[1:]:
-        disk.unlink(kit.root / "data" / name)
-    first, second = disk.listdir(kit.root / "index")
-    disk.unlink(kit.root / "index" / first)
-    report = verify_store(kit.root, disk)
-    behind = [problem["file"] for problem in report["problems"] if "behind the last entry's unit" in problem["reason"]]
-    assert (report["end_index"], behind) == (2, [str(kit.root / "index" / second)])
-
-
 def test_dump_gives_one_dict_per_entry(kit, disk):
     store = kit.open(disk)
     kit.reach(store, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,12 +42,14 @@ def storing(doing: str, path: Path) -> Iterator[None]:
 class FileHandles:
     """Open files for reading and writing, at most so many: the one that has not been used for longest is closed.
 
-    A store with thousands of queues has more files than a process may have open.
+    A store with thousands of queues has more files than a process may have open. Several threads may use the same ones,
+    as long as fewer than that are used between a call and the end of what is done with its answer.
     """
 
     def __init__(self, limit: int = 256) -> None:
         self._limit = limit
         self._open: OrderedDict[Path, int] = OrderedDict()
+        self._lock = threading.Lock()
 
     def get(self, path: Path) -> int:
         """The descriptor of a file that exists; it may be closed by the next call.
@@ -54,15 +57,16 @@ class FileHandles:
         Raises:
             StorageError: it cannot be opened.
         """
-        found = self._open.get(path)
-        if found is not None:
-            self._open.move_to_end(path)
+        with self._lock:
+            found = self._open.get(path)
+            if found is not None:
+                self._open.move_to_end(path)
+                return found
+            while len(self._open) >= self._limit:
+                os.close(self._open.popitem(last=False)[1])
+            with storing("open", path):
+                found = self._open[path] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             return found
-        while len(self._open) >= self._limit:
-            os.close(self._open.popitem(last=False)[1])
-        with storing("open", path):
-            self._open[path] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        return self._open[path]
 
     def forget(self, path: Path) -> None:
         """Close a file that is going to be removed."""

@@ -8,6 +8,7 @@ first, as the original makes them.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -45,7 +46,7 @@ class MappedFileQueue:
     """A log of bytes in ``directory``, in files of ``file_size`` bytes.
 
     When opened, everything up to the last file's end counts as written: only who knows what is in the files can say
-    where the log ends, and does so by `truncate_dirty`.
+    where the log ends, and does so by `truncate_dirty`. While one thread appends, others may `read` and `flush`.
     """
 
     def __init__(self, directory: Path, file_size: int, handles: FileHandles | None = None) -> None:
@@ -68,6 +69,10 @@ class MappedFileQueue:
         self._flushed = self._end
         self._dirty: dict[int, None] = {}
         self._names_changed = False
+        self._marks = threading.Lock()
+        """Of what has to be synced."""
+        self._flushing = threading.Lock()
+        self._failed: Exception | None = None
 
     def _found(self) -> list[int]:
         size = self.file_size
@@ -151,9 +156,11 @@ class MappedFileQueue:
             part = view[: start + self.file_size - at]
             path = self.path(start)
             handle = self._handles.get(path)
-            self._dirty[start] = None
-            with storing("write", path):
-                write_at(handle, part, at - start)
+            try:
+                with storing("write", path):
+                    write_at(handle, part, at - start)
+            finally:  # before it counts as written: a flush that takes the marks now must not be the last one for it
+                self._mark(start)
             at, view = at + len(part), view[len(part) :]
         self._end = at
         return offset
@@ -235,21 +242,46 @@ class MappedFileQueue:
         self._end = self._flushed = 0
 
     def flush(self) -> None:
-        """Return when everything that was written, and every name, is on the disk.
+        """Return when everything that had been written, and every name, is on the disk.
 
         Raises:
-            StorageError: the disk failed; what is on it is not known, and asking again does not tell.
+            StorageError: the disk failed; what is on it is not known, and asking again gives the same error.
         """
-        for start in self._dirty:
+        with self._flushing:
+            if self._failed is not None:
+                raise self._failed
+            with self._marks:
+                end, starts, names_changed = self._end, list(self._dirty), self._names_changed
+                self._dirty.clear()
+                self._names_changed = False
+            try:
+                self._sync(starts, names_changed)
+            except Exception as error:
+                self._failed = error
+                raise
+            self._flushed = end
+
+    def doubt(self, offset: int) -> None:
+        """What lies from here on may not be on the disk, though it can be read: whoever wrote it ended too soon."""
+        with self._marks:
+            self._dirty.update(dict.fromkeys(start for start in self._starts if start + self.file_size > offset))
+            self._names_changed = bool(self._starts)
+        self._flushed = min(self._flushed, max(offset, self.min_offset))
+
+    def _sync(self, starts: list[int], names_changed: bool) -> None:
+        for start in starts:
             path = self.path(start)
             handle = self._handles.get(path)
             with storing("sync", path):
                 os.fdatasync(handle)
-        self._dirty.clear()
-        if self._names_changed:
+        if names_changed:
             sync_directory(self.directory)
-            self._names_changed = False
-        self._flushed = self._end
+
+    def _mark(self, start: int, *, new: bool = False) -> None:
+        """Something in this file, or its name, is not on the disk."""
+        with self._marks:
+            self._dirty[start] = None
+            self._names_changed |= new
 
     def parts(self, begin: int, end: int, most: int) -> Iterator[tuple[int, bytes]]:
         """The bytes of [begin, end) in pieces of at most ``most`` bytes, none over the border of a file."""
@@ -279,8 +311,7 @@ class MappedFileQueue:
                 os.close(handle)
             temporary.rename(path)
         self._starts.append(start)
-        self._dirty[start] = None
-        self._names_changed = True
+        self._mark(start, new=True)
 
     def _remove(self, start: int) -> None:
         path = self.path(start)

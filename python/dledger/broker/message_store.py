@@ -73,7 +73,7 @@ class MessageStore:
             was_clean = not self._abort.exists
             self._abort.make()
             self._handles = FileHandles()
-            self.log = CommitLog(root, file_size, handles=self._handles, clock=clock)
+            self.log = CommitLog(root, file_size, clock=clock)
             self.queues = ConsumeQueues(root / "consumequeue", units_in_file, self._handles)
             self.index = IndexService(root / "index", index_slots, index_units, clock) if index else None
             self.topics = TopicConfigs(root / "config", clock)
@@ -218,9 +218,11 @@ class MessageStore:
         self.checkpoint = checkpoint
 
     def close(self) -> None:
-        """Flush, and leave the store as a broker leaves it that was stopped."""
+        """Flush, and leave the store as a broker leaves it that was stopped; a message of which a slave has only the
+        first bytes goes."""
         try:
-            self.dispatch()
+            if self.dispatch() < self.log.max_offset:
+                self.log.files.truncate_dirty(self.reput.offset)
             self.flush()
             self._abort.remove()
         finally:
@@ -230,5 +232,6 @@ class MessageStore:
         """Let go of the store without a word: whoever opens it next recovers it."""
         if self.index is not None:
             self.index.close()
+        self.log.files.close()
         self._handles.close()
         self._lock.release()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from dledger.cli.common import print_json, text_or_base64
+from dledger.cli.rocketmq_ha import follow, serve_ha
 from dledger.errors import ConfigError, PathError
 from dledger.rocketmq.index_file import DEFAULT_SLOTS
 from dledger.rocketmq.scan import Kind, Piece, scan
@@ -27,7 +28,11 @@ LAYOUTS: Final = ("rocketmq", "dledger")
 
 @click.group()
 def rocketmq() -> None:
-    """Look into a RocketMQ store; nothing in it is changed."""
+    """Look into a RocketMQ store without changing it; follow a RocketMQ broker, or be followed."""
+
+
+for _command in (follow, serve_ha):
+    rocketmq.add_command(_command)
 
 
 @rocketmq.command()
