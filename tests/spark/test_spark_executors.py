@@ -1,7 +1,7 @@
 """Several executors, each with its own processes, which die.
 
-Speculation is on; Spark never runs the second attempt of a task on the host of the first, so what it leads to is shown
-without Spark (tests/datasource/test_sink.py).
+Speculation is on, but Spark never runs the second attempt of a task on the host of the first: what it leads to is shown
+by test_spark_speculation.
 """
 
 from __future__ import annotations
