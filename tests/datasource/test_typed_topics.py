@@ -257,6 +257,21 @@ def test_rows_of_one_key_stay_in_one_partition_and_are_those_of_a_raw_topic(topi
         topic.write("id int, n int", [], keyColumn="n")
 
 
+@pytest.mark.parametrize("options", [{}, {"includeMetadata": "true"}, {"valueFormat": "json"}])
+def test_partitions_that_share_a_task_are_read_under_the_columns_of_the_read(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    parts = {"keyColumn": "id", "createTopic.partitions": "4"}
+    topic.write("id int, a string", [{"id": i, "a": "x"} for i in range(30)], **parts)
+    topic.write("id bigint, b string", [{"id": i, "b": "y"} for i in range(30, 60)], schemaEvolution="add")
+    schema = read_schema(False) if "valueFormat" in options else None
+    rows = topic.read(schema, **options)
+    monkeypatch.setattr("dledger.datasource.planning.MANY_TASKS", 1)
+    assert len(LogReader(topic.reading(), schema_of_table(topic.reading())).partitions()) == 1
+    assert topic.read(schema, **options) == rows
+    assert len(rows) == 60
+
+
 def test_event_times_are_the_records_times_and_places_can_be_seen(topic: Topic) -> None:
     rows = [{"at": 5_000_000, "n": 1}, {"at": None, "n": 2}]
     topic.write("at timestamp, n int", rows, timeColumn="at")
