@@ -80,7 +80,7 @@ def test_a_plan_reads_every_record_once_and_in_order(
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 2 * MIB)), max_size=200),
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, MIB // 2)), min_size=60, max_size=300),
     st.integers(0, 100),
     st.one_of(st.none(), st.integers(1, 60)),
     st.one_of(st.none(), st.integers(1, MIB)),
