@@ -239,12 +239,11 @@ def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(play: Callable[...
             return check(operation, path)
 
         disk.check = watched
-        disk.fail("fdatasync", "tables")  # of the partition's table, which the first batch opens
-        gate = Gate(node)
         for _ in range(5):
-            client.start(AppendRequest(timeout_ms=60_000), body(topic))
-        await group.until(lambda: node.raft.end_index >= 6)
-        gate.open.set()  # all of them are committed at once
+            await client.append(body(topic))
+        disk.fail("fdatasync", "tables")  # of the partition's table, which its first rows make
+        node.house.checkpoint()
+        node.house.checkpoint()
         with pytest.raises(StorageError):
             await node.wait_failed()
         for _ in range(20):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
 from dledger.messages.client import OffsetKind
@@ -106,6 +109,35 @@ def test_a_full_disk_deletes_nothing_that_is_not_expired(play: Callable[..., Non
         assert (await client.fetch(topic, 0, max_bytes=1))[0].code is Code.SUCCESS
 
     play(story, 1, disks=MemoryDisk, retention_ms=10**12, **SMALL)
+
+
+@pytest.mark.parametrize("part", ["tables", "snapshot"])
+def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the_node_goes_on(
+    play: Callable[..., None], part: str
+) -> None:
+    """The log's files are allocated ahead, so there may be room for entries, and none for what is made of them."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        failures = group.disks["n0"].failures
+        group.disks["n0"].fail("pwritev", part, code=errno.ENOSPC)
+        for number in range(30):
+            await client.append(body(topic, b"%d" % number))
+        await group.until(lambda: node.house._checkpoint_ms)
+        assert node.checkpoints.index == -1
+        assert len((await client.fetch(topic, 0, max_bytes=100_000))[1]) == 30
+        failures.clear()
+        await group.until(lambda: node.checkpoints.index >= 30)
+        await group.kill("n0")
+        await group.start("n0")
+        again = await group.leader()
+        assert again.checkpoints.index >= 30
+        found = (await (await group.client()).fetch(topic, 0, max_bytes=100_000))[1]
+        assert found == [body(topic, b"%d" % number) for number in range(30)]
+
+    play(story, 1, disks=MemoryDisk, checkpoint_entries=20)
 
 
 def test_checkpoints_follow_the_number_of_entries_too(play: Callable[..., None]) -> None:

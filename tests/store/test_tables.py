@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 
 import pytest
 
 from dledger.catalog.table import MemoryTables
-from dledger.errors import CorruptStore, StorageError
+from dledger.errors import CorruptStore, DiskFull, StorageError
 from dledger.store.memory_disk import MemoryDisk, ProcessKilled
-from dledger.store.tables import CHUNK_ROWS, TableFiles
+from dledger.store.tables import BUFFER_BYTES, CHUNK_ROWS, TableFiles
 
 ROOT = Path("/disk/n0/tables")
 
@@ -184,13 +185,14 @@ def test_any_damaged_row_is_refused_and_named(disk):
 
 def test_damaged_table_header_is_refused(disk):
     files = TableFiles(ROOT, disk)
-    files.open("t", 12)
+    files.open("t", 12).append(row(0))
+    files.sync()
     for offset in range(64):
         disk.flip(ROOT / disk.listdir(ROOT)[0], offset)
         with pytest.raises(CorruptStore, match="header is damaged"):
             TableFiles(ROOT, disk).open("t", 12)
         disk.flip(ROOT / disk.listdir(ROOT)[0], offset)
-    assert TableFiles(ROOT, disk).open("t", 12).end == 0
+    assert TableFiles(ROOT, disk).open("t", 12).end == 1
 
 
 @pytest.mark.parametrize("operation", ["pwritev", "fdatasync"])
@@ -201,3 +203,38 @@ def test_D2_failing_disk_is_a_storage_error(disk, operation):
     disk.fail(operation)
     with pytest.raises(StorageError, match="this node stops"):
         files.sync()
+
+
+def test_D12_rows_for_which_there_is_no_room_wait_in_memory_and_are_written_later(disk):
+    files = TableFiles(ROOT, disk)
+    table, other = files.open("t", 12), files.open("u", 12)
+    other.append(row(0))
+    files.sync()
+    disk.free = 0
+    big = [row(number) for number in range(BUFFER_BYTES // 16 + 2)]
+    for one in big:
+        table.append(one)
+    other.append(row(1))
+    assert table.read(0, len(big)) == b"".join(big)
+    for _ in range(2):
+        with pytest.raises(DiskFull, match="free some space"):
+            files.write()
+    assert [name.partition(".")[0] for name in disk.listdir(ROOT) if not name.endswith(".new")] == ["u"]
+    disk.free = 1 << 30
+    assert {file.path.name.partition(".")[0] for file in files.write()} == {"t", "u"}
+    files.sync()
+    assert TableFiles(ROOT, disk).open("t", 12).read(0, len(big)) == b"".join(big)
+
+
+def test_D12_files_that_were_written_before_there_was_no_room_are_still_synced_later(disk):
+    files = TableFiles(ROOT, disk)
+    first, second = files.open("a", 12), files.open("b", 12)
+    for table in (first, second):
+        table.append(row(0))
+    files.sync()
+    first.append(row(1))
+    second.append(row(1))
+    disk.fail("pwritev", "tables/b", code=errno.ENOSPC, times=1)
+    with pytest.raises(DiskFull):
+        files.write()
+    assert {file.path.name.partition(".")[0] for file in files.write()} == {"a", "b"}

@@ -72,14 +72,22 @@ class Checkpoints:
             raise self._failed("read", error) from error
 
     def begin(self) -> list[DiskFile]:
-        """On the thread that owns the catalog: the files whose bytes the snapshot taken now counts on."""
+        """On the thread that owns the catalog: the files whose bytes the snapshot taken now counts on.
+
+        Raises:
+            DiskFull: there is no room for them now.
+        """
         try:
             return self._tables.write()
         except OSError as error:
             raise self._failed("write", error) from error
 
     def save(self, data: bytes, index: Index, files: list[DiskFile], store: LogStore) -> None:
-        """Make ``data``, the catalog as of ``index``, the newest snapshot. Blocks; runs on a thread of its own."""
+        """Make ``data``, the catalog as of ``index``, the newest snapshot. Blocks; runs on a thread of its own.
+
+        Raises:
+            DiskFull: there is no room for it now.
+        """
         try:
             if store.durable.index < index:
                 store.sync()  # a snapshot is never ahead of the log it sums up

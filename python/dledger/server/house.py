@@ -10,7 +10,7 @@ from typing import Final
 
 from dledger.catalog.catalog import Catalog
 from dledger.config import NodeConfig
-from dledger.errors import ConfigError, StorageError, Unavailable
+from dledger.errors import ConfigError, DiskFull, StorageError, Unavailable
 from dledger.messages.client import ExecuteRequest
 from dledger.messages.command import Expire
 from dledger.server.appends import Writes
@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 TICK_S: Final = 0.1
 """Short enough that not much more than half of the default disk_reserve_bytes can be written between two looks."""
 RETAIN_MS: Final = 2_000
+FULL_RETRY_MS: Final = 1_000
+"""After a checkpoint for which there was no room."""
 EXPIRE_MS: Final = 10_000
 """Time that an Expire command has to be committed before another one is proposed."""
 
@@ -71,6 +73,8 @@ class House:
         self._expire_ms = 0
         self._trimmed = False
         self._checkpoint_pos = -1
+        self._checkpoint_ms = 0
+        """Not before then is the next checkpoint tried."""
         self._saving: asyncio.Future[None] | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -99,7 +103,7 @@ class House:
         self.check_disk()
         self._expire(now)
         self._trim_catalog()
-        if self._is_checkpoint_due():
+        if now >= self._checkpoint_ms and self._is_checkpoint_due():
             self.checkpoint()
         if now >= self._retain_ms and (self._node.retention_ms or self._node.retention_bytes):
             self._retain_ms = now + RETAIN_MS
@@ -217,12 +221,15 @@ class House:
         return grown >= self._node.checkpoint_bytes or replayed >= self._node.checkpoint_entries
 
     def checkpoint(self) -> asyncio.Future[None] | None:
-        """Save the catalog on a thread; None when that is under way or there is nothing new."""
+        """Save the catalog on a thread; None when that is under way, or there is nothing new or no room for it."""
         index = self._catalog.applied_index
         if self._saving is not None or index <= self._checkpoints.index or self._driver.failed:
             return None
         try:
             files = self._checkpoints.begin()
+        except DiskFull as error:
+            self._no_room(error)
+            return None
         except StorageError as error:
             self._driver.fail(error)
             return None
@@ -240,10 +247,17 @@ class House:
         try:
             done.result()
             self._catalog.saved(self._checkpoints.oldest_index)
+        except DiskFull as error:
+            self._no_room(error)
         except Exception as error:
             self._driver.fail(error)
         else:
             logger.debug("catalog saved as of entry %d", index)
+
+    def _no_room(self, error: DiskFull) -> None:
+        """The last checkpoint still counts: a restart has more to replay, and retention less to delete."""
+        logger.warning("the catalog is not saved: %s", error)
+        self._checkpoint_ms = self._environment.now_ms() + FULL_RETRY_MS
 
     # --- idle ---------------------------------------------------------------------------------------------------
 

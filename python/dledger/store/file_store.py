@@ -8,7 +8,6 @@ call, and nothing is written or synced again.
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from dledger.errors import CorruptEntry, DiskFull, PathError, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd
 from dledger.messages.membership import Membership
 from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
-from dledger.store.files import Disk, RealDisk, StoreFatal, Where, storage_error
+from dledger.store.files import Disk, RealDisk, StoreFatal, Where, is_full, storage_error
 from dledger.store.keeper import Keeper, Keeping
 from dledger.store.logindex import UNIT_SIZE
 from dledger.store.marks import MarkBook
@@ -218,7 +217,7 @@ class FileStore:
         try:
             files.allocate(offset)
         except OSError as error:
-            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            if not is_full(error):
                 raise self._fail("allocate a file in", files.directory, error) from error
             self._no_room = True
             return False

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from dledger.errors import StorageError
+from dledger.errors import DiskFull, StorageError
 from dledger.store.direct import DirectWriter, is_refusal, pays
 from dledger.types import Buffer, frozen
 
@@ -44,6 +44,11 @@ class StoreFatal:
             raise self._fail(self._what, self._where, error) from error
 
 
+def is_full(error: OSError) -> bool:
+    """Whether there is no room, rather than a disk that fails."""
+    return error.errno in {errno.ENOSPC, errno.EDQUOT}
+
+
 def storage_error(what: str, where: Path, error: OSError) -> StorageError:
     """The disk failed: what every part of the store makes of an OSError (D2)."""
     return StorageError(
@@ -58,6 +63,17 @@ def fatal(what: str, where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        raise storage_error(what, where, error) from error
+
+
+@contextmanager
+def fatal_unless_full(what: str, where: Path) -> Iterator[None]:
+    """As `fatal`, but for want of room: that is a DiskFull."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise DiskFull(f"{what} {where}: {error}; free some space") from error
         raise storage_error(what, where, error) from error
 
 

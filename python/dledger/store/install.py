@@ -8,7 +8,6 @@ files, and a store that is opened removes them.
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from dledger.errors import CorruptStore, DiskFull
 from dledger.messages.entry import Entry, LogEnd
-from dledger.store.files import Disk, storage_error
+from dledger.store.files import Disk, is_full, storage_error
 from dledger.store.logindex import UNIT_SIZE
 from dledger.store.segments import file_name
 from dledger.store.slots import SlotFile, create_slots
@@ -122,7 +121,7 @@ class Staging:
         try:
             yield
         except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            if is_full(error):
                 raise DiskFull(
                     f"{self._root}: no room for the state of another node; free space on that disk"
                 ) from error

@@ -249,6 +249,8 @@ class MemoryFile:
                 raise OSError(half.code, os.strerror(half.code), str(self.path))
             self._disk.killed_in_write()
             raise ProcessKilled(f"pwritev {self.path.name}")
+        if offset + len(data) - len(self._inode.written) > self._disk.free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         self._put(data, offset)
 
     def _put(self, data: bytes, offset: int) -> None:

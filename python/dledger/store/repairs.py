@@ -6,14 +6,13 @@ is ever written over bytes that somebody may still need (CTRL, FAST'18). Only th
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
 from dledger.errors import CorruptEntry, DiskFull
 from dledger.messages.entry import HEADER, HEADER_SIZE, MAGIC_BLANK, MIN_BLANK_SIZE, Entry, body_is_sound, place
-from dledger.store.files import DiskFile
+from dledger.store.files import DiskFile, is_full
 from dledger.store.reader import Reader, View
 from dledger.store.scan import Chain
 from dledger.store.segments import NEW_SUFFIX, SegmentFiles, file_name
@@ -106,7 +105,7 @@ class FileCopy:
             file.fallocate(size)
         except OSError as error:
             self.drop()
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            if is_full(error):
                 raise DiskFull(
                     f"{self._path}: no room for the copy of {size} bytes that a repair takes; free space on that disk"
                 ) from error

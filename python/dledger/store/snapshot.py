@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.checksum import crc32
-from dledger.store.files import Disk, RealDisk, fatal
+from dledger.store.files import Disk, RealDisk, fatal, fatal_unless_full
 from dledger.store.segments import NEW_SUFFIX, file_name
 from dledger.types import Index
 
@@ -57,8 +57,12 @@ class SnapshotFiles:
         """Files that `load` passed over because they are damaged."""
 
     def save(self, index: Index, data: bytes) -> None:
-        """Keep ``data`` as the state after entry ``index``; durable on return. Older ones but one go."""
-        with fatal("save a snapshot in", self._directory):
+        """Keep ``data`` as the state after entry ``index``; durable on return. Older ones but one go.
+
+        Raises:
+            DiskFull: there is no room; the older ones stay.
+        """
+        with fatal_unless_full("save a snapshot in", self._directory):
             self._save(index, data)
 
     def _save(self, index: Index, data: bytes) -> None:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import struct
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from dledger.checksum import crc32
-from dledger.errors import CatalogLost, CorruptStore
-from dledger.store.files import Disk, DiskFile, RealDisk, fatal
+from dledger.errors import CatalogLost, CorruptStore, DiskFull
+from dledger.store.files import Disk, DiskFile, RealDisk, fatal, fatal_unless_full
 from dledger.store.segments import NEW_SUFFIX, file_name
 from dledger.types import Buffer
 
@@ -38,14 +39,18 @@ TABLES: Final = "tables"
 class FileTable:
     """One table; see ``dledger.catalog.table.Table``."""
 
-    def __init__(self, disk: Disk, directory: Path, name: str, row_size: int, first: int) -> None:
+    def __init__(
+        self, disk: Disk, directory: Path, name: str, row_size: int, first: int = 0, *, is_there: bool = True
+    ) -> None:
+        """``is_there``: whether it has a file. One that has none gets it with its first rows."""
         self._disk, self._directory, self._name = disk, directory, name
         self.row_size = row_size
         self._step = row_size + CRC_BYTES
         self._first = first
         """Number of the first row in the file."""
-        self._file: DiskFile = disk.open(self._path(first))
-        self._written = max(self._file.size() - HEADER_BYTES, 0) // self._step + first
+        self._file: DiskFile | None = disk.open(self._path(first)) if is_there else None
+        size = self._file.size() if self._file is not None else 0
+        self._written = max(size - HEADER_BYTES, 0) // self._step + first
         """Number behind the last row in the file."""
         self._waiting = bytearray()
         self._dirty = False
@@ -57,30 +62,55 @@ class FileTable:
         return self._directory / f"{self._name}.{file_name(first)}"
 
     @property
+    def _rows(self) -> DiskFile:
+        """The file, which is there as soon as a row is in it."""
+        assert self._file is not None
+        return self._file
+
+    @property
     def end(self) -> int:
         return self._written + len(self._waiting) // self._step
 
     def append(self, row: bytes) -> None:
-        """Add one row, or several back to back."""
+        """Add one row, or several back to back. They wait in memory as long as there is no room for them."""
         size, number = self.row_size, self.end
         if len(row) % size:
             raise ValueError(f"table {self._name}: {len(row)} bytes are no rows of {size}")
         with self._lock:
             self._waiting += pack_rows(row, size, number)
             if len(self._waiting) >= BUFFER_BYTES:
-                self.write()
+                with suppress(DiskFull):
+                    self.write()
 
     def write(self) -> None:
-        """Hand the waiting rows to the file."""
+        """Hand the waiting rows to the file.
+
+        Raises:
+            DiskFull: there is no room; they go on waiting.
+        """
         with self._lock:
             if not self._waiting:
                 return
             offset = HEADER_BYTES + (self._written - self._first) * self._step
-            with fatal("write rows to", self._path(self._first)):
+            with fatal_unless_full("write rows to", self._path(self._first)):
+                if self._file is None:
+                    self._file = self._made()
                 self._file.pwritev([bytes(self._waiting)], offset)
             self._written += len(self._waiting) // self._step
             self._waiting.clear()
             self._dirty = True
+
+    def _made(self) -> DiskFile:
+        """The file, empty; its name is durable."""
+        path = self._path(self._first)
+        fresh = path.with_name(path.name + NEW_SUFFIX)
+        new = self._disk.open(fresh, create=True)
+        new.truncate(0)
+        new.pwritev([pack_header(self.row_size, self._first)], 0)
+        new.fdatasync()
+        self._disk.rename(fresh, path)
+        self._disk.fsync_dir(self._directory)
+        return self._disk.open(path)
 
     def take_dirty(self) -> DiskFile | None:
         """Write the waiting rows; the file when it needs a sync, which the caller now owes it."""
@@ -111,7 +141,7 @@ class FileTable:
         if start < self._written:
             count = min(stop, self._written) - start
             with fatal("read", self._path(self._first)):
-                stored = self._file.pread(count * step, HEADER_BYTES + (start - self._first) * step)
+                stored = self._rows.pread(count * step, HEADER_BYTES + (start - self._first) * step)
         if stop > self._written:
             low = max(start - self._written, 0) * step
             stored += self._waiting[low : (stop - self._written) * step]
@@ -147,7 +177,7 @@ class FileTable:
         if end < self._written:
             self._waiting.clear()
             with fatal("truncate", self._path(self._first)):
-                self._file.truncate(HEADER_BYTES + (end - self._first) * self._step)
+                self._rows.truncate(HEADER_BYTES + (end - self._first) * self._step)
             self._written, self._dirty = end, True
         else:
             del self._waiting[(end - self._written) * self._step :]
@@ -159,12 +189,13 @@ class FileTable:
             self.begin = max(self.begin, min(begin, self.end))
             dead, live = self.begin - self._first, self.end - self.begin
             if dead >= CHUNK_ROWS and dead >= live:
-                self.write()
-                self._replace(self.begin, self._written)
+                with suppress(DiskFull):  # for two copies of what is left: another time, then
+                    self.write()
+                    self._replace(self.begin, self._written)
 
     def _replace(self, first: int, end: int) -> None:
         """A new file with the rows [first, end) of this one takes its place; durable on return."""
-        with fatal("replace", self._path(self._first)):
+        with fatal_unless_full("replace", self._path(self._first)):
             self._replace_file(first, end)
         self._first = self.begin = first
         self._written = end
@@ -179,7 +210,7 @@ class FileTable:
         new.pwritev([pack_header(self.row_size, first)], 0)
         for at in range(first, end, CHUNK_ROWS):
             count = min(CHUNK_ROWS, end - at)
-            rows = self._file.pread(count * self._step, HEADER_BYTES + (at - self._first) * self._step)
+            rows = self._rows.pread(count * self._step, HEADER_BYTES + (at - self._first) * self._step)
             new.pwritev([rows], HEADER_BYTES + (at - first) * self._step)
         new.fdatasync()
         self._disk.rename(fresh, path)
@@ -249,14 +280,7 @@ class TableFiles:
     def _open(self, name: str, row_size: int) -> FileTable:
         found = self._files(name)
         if not found:
-            path = self._directory / f"{name}.{file_name(0)}"
-            fresh = path.with_name(path.name + NEW_SUFFIX)
-            new = self._disk.open(fresh, create=True)
-            new.pwritev([pack_header(row_size, 0)], 0)
-            new.fdatasync()
-            self._disk.rename(fresh, path)
-            self._disk.fsync_dir(self._directory)
-            return FileTable(self._disk, self._directory, name, row_size, 0)
+            return FileTable(self._disk, self._directory, name, row_size, is_there=False)
         # two files: a replacement was interrupted between naming the new one and removing the old one, which is whole
         first = min(found)
         for other in found:
@@ -281,17 +305,22 @@ class TableFiles:
             self._disk.fsync_dir(self._directory)
 
     def names(self) -> list[str]:
-        """All tables there are."""
+        """All tables there are, on the disk or only open yet."""
         stems = (file.rpartition(".") for file in self._disk.listdir(self._directory))
-        return sorted({stem for stem, _, number in stems if number.isdecimal()})
+        return sorted({stem for stem, _, number in stems if number.isdecimal()} | self._tables.keys())
 
     def write(self) -> list[DiskFile]:
         """Hand all waiting rows to the files, and return those that have to be synced to make them durable.
 
-        For an owner that syncs on another thread than the one that appends. Raises StorageError.
+        For an owner that syncs on another thread than the one that appends.
+
+        Raises:
+            DiskFull: there is no room for some of them; everything still has to be written or synced.
         """
         with self._lock:
             tables = list(self._tables.values())
+        for table in tables:
+            table.write()
         return [file for table in tables if (file := table.take_dirty()) is not None]
 
     def sync(self) -> None:

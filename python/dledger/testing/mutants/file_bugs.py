@@ -238,7 +238,7 @@ FILES: Final = (
     ),
     Mutant(
         "install-error-is-no-room", "B22 D2", "store.install", "Staging.writing",
-        "if error.errno in {errno.ENOSPC, errno.EDQUOT}:",
+        "if is_full(error):",
         "if error.errno:",
         "a node goes on on a disk that failed while it wrote another node's state",
         "tests/store/test_store_install.py",
