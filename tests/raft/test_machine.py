@@ -145,6 +145,15 @@ def test_a_leader_beats_every_interval_with_a_new_round():
     assert second[0].round > first[0].round
 
 
+def test_a_connection_to_somebody_who_is_no_member_leaves_nothing_to_do():
+    """All messages go to members."""
+    node = node_with(0)
+    node.tick(0)
+    assert node.peer_found(NodeId("n9"), 0) is IDLE
+    _, now_ms = lead(node)
+    assert node.peer_found(NodeId("n9"), now_ms) is IDLE
+
+
 def test_a_leader_that_no_quorum_answers_steps_down_in_its_term():
     """Check-quorum: it serves nothing that another leader may have overtaken."""
     node = node_with(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -249,6 +250,21 @@ def test_closed_store_refuses(store, kit):
         store.read(Index(0), 10)
     with pytest.raises(StorageError, match="closed"):
         store.sync()
+
+
+def test_repair_takes_no_entry_that_was_damaged_on_its_way(kit, disk):
+    memory, files = MemoryStore(segment_bytes=kit.segment), kit.open(disk)
+    for store in (memory, files):
+        entries = kit.fill(store, [60] * 3)
+        if store is memory:
+            memory.damage(Index(1))
+        else:
+            disk.flip(kit.root / "data" / f"{0:020d}", entries[1].pos + 60)
+        with pytest.raises(CorruptEntry, match="entry 1"):
+            store.repair(replace(entries[1], body=bytes(60)))
+        store.repair(entries[1])
+        assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+        store.close()
 
 
 def test_repair_takes_only_the_entry_that_belongs_there(kit, disk):
