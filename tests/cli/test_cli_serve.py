@@ -40,6 +40,21 @@ def test_node_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
     assert "orders" in refused.stderr.splitlines()[-1]
 
 
+def test_node_has_more_partitions_than_its_shell_allows_open_files(tmp_path: Path) -> None:
+    port, partitions = free_ports("127.0.0.1", 1)[0], 150
+    command = ["sh", "-c", 'ulimit -Sn 100 && exec "$@"', "sh", *serve(port, tmp_path / "n0")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as node:
+        with Client(f"127.0.0.1:{port}") as client:
+            client.create_topic("t", partitions)
+            with client.transaction("one of each", 0) as transaction:
+                for partition in range(partitions):
+                    transaction.append("t", b"x", partition=partition)
+            assert client.end_offsets("t") == dict.fromkeys(range(partitions), 1)
+        node.send_signal(signal.SIGTERM)
+        node.communicate(timeout=30)
+    assert node.returncode == 0
+
+
 def test_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))

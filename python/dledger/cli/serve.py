@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -45,7 +47,16 @@ def serve(
     )
     from dledger.server.main import run_node
 
+    allow_all_files()
     run_node(group_config, node_config, lambda: addresses)
+
+
+def allow_all_files() -> None:
+    """As many open files as the system allows: a node has one for each partition with records, and shells often start
+    programs with a limit of 1024, which is there for other ones."""
+    with suppress(OSError, ValueError):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 __all__ = ["serve"]
