@@ -49,8 +49,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session on this machine."""
+def spark(programs: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session on this machine; there is none where the real programs are not."""
     from pyspark.sql import SparkSession
 
     from dledger.datasource.java import ensure_java
