@@ -11,7 +11,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import appends, availability, costs, failures, machine, planning, rocketmq, spark, typed, visible
+from benchmarks import (
+    appends,
+    availability,
+    costs,
+    failures,
+    following,
+    machine,
+    planning,
+    rocketmq,
+    spark,
+    typed,
+    visible,
+)
 from benchmarks.floors import FLOORS
 from benchmarks.report import Report
 from dledger.testing.result import save
@@ -31,6 +43,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "start": failures.start,
     "memory": appends.memory,
     "rocketmq": rocketmq.rocketmq,
+    "following": following.following,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -8,6 +8,7 @@ from benchmarks.appends import LATENCY, MEMORY, THROUGHPUT
 from benchmarks.availability import ELECTIONS, FAILED, GAP, HANDOVER, ROLLING
 from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS
 from benchmarks.failures import FAILOVER, START
+from benchmarks.following import BARE, FOLLOWING, WRITTEN
 from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
 from benchmarks.report import BYTES, Floor, Report
 from benchmarks.rocketmq import ALL, ROCKETMQ
@@ -78,5 +79,7 @@ FLOORS = (
     Floor("embedded start of 3 nodes to the first acknowledgement",
           median(START, "new, 3 nodes, to the first acknowledgement"), 2, False, "s"),
     Floor("scan of a RocketMQ commit log into all columns, per core", median(ROCKETMQ, ALL), 150, True, "MB/s"),
+    Floor("a slave follows a RocketMQ master", median(FOLLOWING, WRITTEN), 200, True, "MB/s",
+          bare=median(FOLLOWING, BARE)),
     Floor("memory of a node after 2 GiB, the largest", highest(MEMORY, "VmRSS of any node"), 200, False, "MiB"),
 )  # fmt: skip
