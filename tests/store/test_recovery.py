@@ -201,6 +201,20 @@ def test_D4_behind_a_power_cut_damage_at_or_below_the_commit_mark_is_kept(kit, d
     assert store.end == LogEnd.after(entries[-1])
 
 
+def test_D4_what_the_mark_says_was_committed_is_not_cut_after_a_restart(kit, disk):
+    """The hard state, saved before, says less."""
+    store = kit.open(disk)
+    kit.fill(store, [50] * 5)
+    store.note_commit(Index(2))
+    store.sync()
+    disk.reboot(power=True)
+    store = kit.open(disk)
+    with pytest.raises(CorruptStore, match="entry 2 is committed"):
+        store.truncate(Index(1))
+    store.truncate(Index(2))
+    assert store.end.position.index == 2
+
+
 def test_commit_hint_only_speaks_of_what_is_durable_here(kit, disk):
     """Others may have committed what this node has not synced: a power cut takes it, and the node starts."""
     store = kit.open(disk)
