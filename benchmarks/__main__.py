@@ -18,6 +18,7 @@ from benchmarks import (
     failures,
     following,
     machine,
+    messages,
     planning,
     rocketmq,
     spark,
@@ -44,6 +45,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "memory": appends.memory,
     "rocketmq": rocketmq.rocketmq,
     "following": following.following,
+    "messages": messages.messages,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -13,12 +13,15 @@ from typing import Any
 import pyarrow as pa
 
 from dledger.batch.records import encode_batch
+from dledger.messages.broker import PutMessageRequest, PutMessageResponse
 from dledger.messages.client import AppendRequest, AppendResponse, HelloRequest
 from dledger.messages.codes import Code
 from dledger.net.connection import Connection, Handlers, connect
 from dledger.net.loop import run
 from dledger.wire import Limits
 from dledger.wire.codec import encode
+
+APPEND = AppendRequest(timeout_ms=10_000)
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,11 @@ def one_record(topic_id: int, size: int) -> list[Any]:
 class Generator:
     """Keeps ``in_flight`` requests under way until so many seconds are over."""
 
-    def __init__(self, body: list[Any], in_flight: int, seconds: float) -> None:
+    def __init__(
+        self, body: list[Any], in_flight: int, seconds: float, request: Any = APPEND, answer: type[Any] = AppendResponse
+    ) -> None:
         self._body, self._in_flight, self._seconds = body, in_flight, seconds
-        self._request = AppendRequest(timeout_ms=10_000)
+        self._request, self._answer = request, answer
         self._sent: dict[int, float] = {}
         self._next = 0
         self.latencies: list[float] = []
@@ -79,11 +84,11 @@ class Generator:
         self._next += 1
 
     def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
-        if not isinstance(message, AppendResponse):
+        if not isinstance(message, self._answer):
             return
         now = time.perf_counter()
         if message.code != Code.SUCCESS:
-            self._closed(connection, RuntimeError(f"an append was answered {message.code!r} {message.message}"))
+            self._closed(connection, RuntimeError(f"a request was answered {message.code!r} {message.message}"))
             return
         self.latencies.append(now - self._sent.pop(request_id))
         self.last = now
@@ -102,3 +107,10 @@ def append_load(address: str, topic_id: int, size: int, in_flight: int, seconds:
     generator = Generator(one_record(topic_id, size), in_flight, seconds)
     took = run(generator.run(address))
     return Load(len(generator.latencies), size, took, generator.latencies)
+
+
+def put_load(address: str, messages: bytes, count: int, in_flight: int, seconds: float) -> Load:
+    """Put ``count`` encoded messages with each request into the RocketMQ commit log of a group, for that long."""
+    generator = Generator([messages], in_flight, seconds, PutMessageRequest(timeout_ms=10_000), PutMessageResponse)
+    took = run(generator.run(address))
+    return Load(len(generator.latencies) * count, len(messages) // count, took, generator.latencies)

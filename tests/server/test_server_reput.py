@@ -13,6 +13,9 @@ from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.index_service import IndexService
 from dledger.client import AsyncClient
 from dledger.errors import CorruptEntry
+from dledger.foreign.forms import open_store
+from dledger.foreign.ranges import plan_store, read_range
+from dledger.foreign.storage import Storage
 from dledger.messages.broker import (
     GetMessageRequest,
     GetMessageStatus,
@@ -21,6 +24,7 @@ from dledger.messages.broker import (
 )
 from dledger.messages.codes import Code
 from dledger.messages.entry import MAGIC_NORMAL
+from dledger.rocketmq.columns import Wanted
 from dledger.rocketmq.message import Message, Transaction, decode_message, encode_message
 from dledger.rocketmq.properties import keys_of, tags_code
 from dledger.server.dispatched import MARK_FILE, ROOT, Mark
@@ -497,3 +501,26 @@ def test_the_client_gets_and_queries(play: Play) -> None:
             assert await client.query_message("orders", "k3", begin=now + 60_000) == []
 
     play(story, commit_log="rocketmq")
+
+
+def test_the_directory_of_a_node_is_a_rocketmq_store_to_read(play: Play) -> None:
+    async def story(group: Any) -> None:
+        for name in ("n0", "n1"):
+            client = await group.client()
+            await put(client, *[message(n) for n in range(20)])
+            await group.kill(name)
+            await group.leader(but=name)
+            await group.start(name)
+        await dispatched(group)
+        await group.stop()
+        for name in ("n0", "n1", "n2"):
+            store = open_store(Storage.of(str(group.folder / name), {}), "rocketmq")
+            plan = plan_store(store)
+            bodies: list[bytes] = []
+            for one in plan.ranges:
+                for batch in read_range(store.storage, store.layout, one, ("body",), Wanted()):
+                    assert not batch.damage
+                    bodies += batch.rows.column(0).to_pylist() if batch.rows else []
+            assert bodies == 2 * [b"body %d" % n for n in range(20)]
+
+    play(story, commit_log="rocketmq", segment_bytes=65_536, max_body_bytes=32_768)

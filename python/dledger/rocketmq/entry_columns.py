@@ -56,6 +56,9 @@ class EntryScanner(Scanner):
     def _is_entry(self, magic: int) -> bool:
         return magic in MAGICS
 
+    def _is_command(self, at: int, size: int) -> bool:
+        return False  # it is an entry like any other
+
     def _body(self, index: int, at: int, size: int) -> None:
         """Anything is one."""
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Final
 
+from dledger.batch.header import BODY_HEADER_SIZE, BODY_MAGIC, BODY_VERSION
+from dledger.batch.header import Kind as BodyKind
 from dledger.checksum import crc32
 from dledger.errors import FormatError
 from dledger.messages.entry import HEADER, HEADER_SIZE, MAGIC_NOOP, MAGIC_NORMAL
@@ -43,6 +45,8 @@ PAIR: Final = struct.Struct(">iI")
 INT64: Final = struct.Struct(">q")
 MARKS: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94|\xff\xff\xff\xff(?=[\x00-\x7f])")
 """Where a piece may begin: the magic of a message, of a blank, of DLedger's padding."""
+COMMAND: Final = BODY_MAGIC + bytes((BODY_VERSION, BodyKind.COMMAND))
+"""Begins the body of an entry of a dledger group that is no message but a command, see ``dledger.batch.header``."""
 MESSAGE_MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 STRETCH: Final = 1 << 16
 NOTHING: Final = 4096
@@ -57,7 +61,8 @@ class Kind(Enum):
     ENTRY = "entry"
     """A DLedger entry with a message in it; the message begins 48 bytes behind the piece's start."""
     NOOP = "noop"
-    """A DLedger entry without a body, as version 0.4.0 writes at elections."""
+    """A DLedger entry that is no message's: without a body, as version 0.4.0 and groups of dledger write at elections,
+    or with a command of dledger's own, as when a member is admitted."""
     BLANK = "blank"
     """Closes a file of a plain commit log."""
     DLEDGER_BLANK = "dledger blank"
@@ -261,8 +266,13 @@ class Scanner:
         body = at + HEADER_SIZE
         if body_crc and self._check and crc32(self._view[body : body + body_size]) != body_crc:
             raise FormatError(f"entry {index}: the body does not match the entry's CRC")
+        if self._is_command(body, body_size) and body_crc:
+            return Piece(Kind.NOOP, offset, offset + size)
         self._body(index, body, body_size)
         return Piece(Kind.ENTRY, offset, offset + size)
+
+    def _is_command(self, at: int, size: int) -> bool:
+        return size >= BODY_HEADER_SIZE and bytes(self._view[at : at + len(COMMAND)]) == COMMAND
 
     def _body(self, index: int, at: int, size: int) -> None:
         """Check what an entry has for a body.
