@@ -54,7 +54,7 @@ def until_dispatched(client: Client, timeout_s: float = 120) -> None:
 
 
 def messages(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
-    """(l) Put by one connection; a message counts when it is acknowledged, and with the time until every node has it in
+    """(m) Put by one connection; a message counts when it is acknowledged, and with the time until every node has it in
     its consume queues and its index."""
     seconds = 0.2 if quick else 3.0
     for flush in ("sync", "async"):

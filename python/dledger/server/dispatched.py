@@ -24,7 +24,7 @@ from dledger.broker.store_guard import AbortFile
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore, FormatError
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
-from dledger.rocketmq.append_hook import read_stored
+from dledger.rocketmq.message import MAX_TOPIC, MIN_MESSAGE
 from dledger.store.api import LogStore
 from dledger.types import NO_INDEX, Index, frozen
 
@@ -173,11 +173,11 @@ class Dispatched:
         self.next_index, self._end_pos = Index(entries[-1].index + 1), entries[-1].end_pos
 
     def _requests(self, entry: Entry) -> list[DispatchRequest]:
-        place = entry.pos + HEADER_SIZE
-        if read_stored(entry.body, place) is None:
-            return []
+        place, body = entry.pos + HEADER_SIZE, entry.body
+        if len(body) < MIN_MESSAGE or int.from_bytes(body[4:8], "big") not in MAX_TOPIC:
+            return []  # a command of the group
         try:
-            return self._dispatcher.requests(entry.body, place, place + len(entry.body))[0]
+            return self._dispatcher.requests(body, place, place + len(body))[0]
         except FormatError as error:  # puts are checked for what this needs: it was not put here
             logger.error("entry %d goes into no queue: %s", entry.index, error)
             return []

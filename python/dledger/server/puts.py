@@ -111,7 +111,7 @@ class Puts:
             return
         settled = self._settle()
         store_ms = settled.store_ms = max(settled.store_ms, self._environment.wall_ms())
-        host, end_pos = self._store_host(), self._driver.raft.end.end_pos
+        host, end_pos = self._store_host().encode(), self._driver.raft.end.end_pos
         for put in accepted:
             put.store_ms = store_ms
             end_pos = self._place(put, settled, end_pos, host)
@@ -155,7 +155,7 @@ class Puts:
             self._settled, self._settled_term = Settled(self._catalog.queues), term
         return self._settled
 
-    def _place(self, put: Put, settled: Settled, end_pos: int, host: Host) -> int:
+    def _place(self, put: Put, settled: Settled, end_pos: int, host: bytes) -> int:
         """The append hook, for the messages of one request; where the log ends behind them."""
         for message in put.messages:
             pos = place(end_pos, HEADER_SIZE + message.size, self._segment_bytes)
