@@ -26,13 +26,14 @@ HOST = Host.of("10.1.2.3", 10911)
 
 
 class Clock:
-    """Milliseconds that go on by one with each look at them."""
+    """Milliseconds that go on by ``step`` with each look at them."""
 
     def __init__(self) -> None:
         self.now = NOW
+        self.step = 1
 
     def __call__(self) -> int:
-        self.now += 1
+        self.now += self.step
         return self.now
 
 

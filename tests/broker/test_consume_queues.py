@@ -186,3 +186,24 @@ def test_a_queue_s_file_of_another_size_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "orders" / "0" / f"{0:020d}").write_bytes(bytes(199))
     with pytest.raises(CorruptStore, match="199 bytes"):
         ConsumeQueues(tmp_path, IN_FILE)
+
+
+def test_recovery_ends_where_a_unit_lies_before_the_one_in_front_of_it(queue: ConsumeQueue) -> None:
+    """A power failure can leave the second half of a unit, whose size then looks well."""
+    fill(queue, 0, 17)
+    path = queue.directory / f"{200:020d}"
+    data = bytearray(path.read_bytes())
+    data[4 * 20 : 4 * 20 + 8] = bytes(8)
+    path.write_bytes(data)
+    opened = ConsumeQueue(queue.directory, IN_FILE)
+    opened.recover()
+    assert (opened.max_offset, opened.max_physical) == (14, 1400)
+
+
+def test_units_at_the_end_that_tell_of_no_message_are_dropped(queue: ConsumeQueue) -> None:
+    fill(queue, 3, 17)
+    assert queue.drop_torn(lambda offset, unit: unit.physical_offset == 100 * offset) is None
+    assert queue.drop_torn(lambda offset, unit: offset < 12) == 1200
+    assert (queue.max_offset, queue.max_physical) == (12, 1200)
+    assert queue.drop_torn(lambda offset, unit: False) == 300
+    assert queue.is_empty

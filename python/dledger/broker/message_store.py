@@ -9,6 +9,7 @@ made again from the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,10 +21,11 @@ from dledger.broker.index_service import IndexService, now_ms
 from dledger.broker.reput import Reput
 from dledger.broker.store_guard import AbortFile, CheckpointFile, StoreLock
 from dledger.broker.topic_configs import TopicConfigs
-from dledger.errors import PathError
+from dledger.errors import FormatError, OffsetOutOfRange, PathError
 from dledger.rocketmq.checkpoint import StoreCheckpoint
+from dledger.rocketmq.consume_queue import Unit
 from dledger.rocketmq.index_file import DEFAULT_SLOTS, DEFAULT_UNITS
-from dledger.rocketmq.message import Message
+from dledger.rocketmq.message import Message, message_size
 from dledger.rocketmq.properties import keys_of
 from dledger.types import Buffer
 
@@ -106,6 +108,15 @@ class MessageStore:
         self.dispatch()
         return found
 
+    def _is_in(self, topic: str, queue_id: int, queue_offset: int, unit: Unit) -> bool:
+        """Whether the message that a unit tells of lies where it says."""
+        try:
+            found = self.message_at(unit.physical_offset)
+        except (FormatError, OffsetOutOfRange):
+            return unit.physical_offset < self.log.min_offset
+        says = (found.topic, found.queue_id, found.queue_offset, message_size(found))
+        return says == (topic, queue_id, queue_offset, unit.size)
+
     def _forget(self, end: int) -> None:
         if self.log.files.is_empty:
             self.queues.destroy()
@@ -118,7 +129,12 @@ class MessageStore:
         start = self.log.recovery_start(self.checkpoint.recovery_timestamp)
         self.queues.truncate_dirty(start)
         again = start if self.index is None else self.index.truncate_dirty(start, doubted=True)
-        begin = max(self.log.min_offset, min(start, again, self.queues.max_physical))
+        begin = min(start, again)
+        for (topic, queue_id), queue in self.queues.items():
+            dropped = queue.drop_torn(partial(self._is_in, topic, queue_id))
+            if dropped is not None:  # the place may be wrong, and its file is looked through
+                begin = min(begin, dropped - dropped % self.log.file_size)
+        begin = max(self.log.min_offset, min(begin, self.queues.max_physical))
         physic = self.checkpoint.physic_msg_timestamp
         found = self.log.recover_abnormally(begin, physic, self.reput.put, cut_damage=cut_damage)
         self._forget(found.end)
