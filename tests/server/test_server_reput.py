@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trimming import SMALL, equal, trimmed
 
 from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.index_service import IndexService
@@ -22,13 +23,14 @@ from dledger.messages.broker import (
     PutMessageRequest,
     QueryMessageRequest,
 )
+from dledger.messages.client import AdmitRequest, TransferRequest
 from dledger.messages.codes import Code
 from dledger.messages.entry import MAGIC_NORMAL
 from dledger.rocketmq.columns import Wanted
 from dledger.rocketmq.message import Message, Transaction, decode_message, encode_message
 from dledger.rocketmq.properties import keys_of, tags_code
 from dledger.server.dispatched import MARK_FILE, ROOT, Mark
-from dledger.types import Index
+from dledger.types import Index, NodeId
 
 Play = Callable[..., None]
 
@@ -529,3 +531,42 @@ def test_the_directory_of_a_node_is_a_rocketmq_store_to_read(play: Play) -> None
             assert bodies == 2 * [b"body %d" % n for n in range(20)]
 
     play(story, commit_log="rocketmq", segment_bytes=65_536, max_body_bytes=32_768)
+
+
+def test_a_member_that_takes_over_a_state_has_queues_from_where_its_log_begins(play: Play) -> None:
+    """Its disk is new and the oldest messages are gone everywhere: the queue offsets come with the catalog."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        await put(client, message(0, topic="once"))
+        for number in range(60):
+            await put(client, Message("orders", bytes(6000), f"UNIQ_KEY\x01u{number}"))
+        await trimmed(group)
+        await group.agree()
+        name = str((await group.follower()).node.node_id)
+        await group.stop(name)
+        shutil.rmtree(group.folder / name)
+        await group.start(name)
+        await equal(group)
+        await dispatched(group)
+        node = group.nodes[name]
+        assert node.store.begin_index > 0
+        other = await group.client(node)
+        answer, found = await get(other, 0, stale=True)
+        assert answer.status is GetMessageStatus.OFFSET_TOO_SMALL
+        answer, found = await get(other, answer.min_offset, stale=True, max_messages=100)
+        assert [m.queue_offset for m in found] == list(range(answer.min_offset, 60))
+        answer, _ = await get(other, 0, topic="once", stale=True)
+        assert (answer.status, answer.min_offset, answer.max_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, 1, 1)
+
+        assert (await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))).code is Code.SUCCESS
+        await group.until(lambda: node.raft.is_admitted)
+        await group.agree()
+        assert (await (await group.client()).ask(TransferRequest(to=NodeId(name)))).code is Code.SUCCESS
+        await group.until(lambda: node.writes.caught_up)
+        answer = await put(await group.client(node), message(1, topic="once"), Message("orders", b"on"))
+        assert answer.queue_offsets == (1, 60)
+        await dispatched(group)
+        assert len({len(n.application.reput.files.queues.next_offsets()) for n in group.nodes.values()}) == 1
+
+    play(story, commit_log="rocketmq", **SMALL)
