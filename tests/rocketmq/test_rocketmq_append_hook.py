@@ -70,9 +70,9 @@ def test_both_ways_agree_on_sound_and_on_damaged_messages(
         sound = False
     if not sound:
         with pytest.raises(FormatError):
-            check_messages(data)
+            check_messages(data, 10)
     else:
-        (one,) = check_messages(data)
+        (one,) = check_messages(data, 10)
         assert (one.at, one.size, one.topic, one.queue_id) == (0, len(data), found.topic, found.queue_id)
 
 
@@ -80,7 +80,7 @@ def test_both_ways_agree_on_sound_and_on_damaged_messages(
 def test_places_are_written_where_the_codec_reads_them(shape: dict[str, Any]) -> None:
     first, second = encode_message(message()), encode_message(message(**shape))
     view = memoryview(bytearray(first + second))
-    _, one = check_messages(view)
+    _, one = check_messages(view, 10)
     write_place(view, one, 11, 22, 33, Host.of("9.8.7.6", 5).encode())
     found = decode_message(view, len(first))
     assert (found.queue_offset, found.physical_offset, found.store_timestamp) == (11, 22, 33)

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from dledger.client import AsyncClient
-from dledger.messages.broker import PutMessageRequest, PutMessageStatus, ViewMessageRequest, put_status
+from dledger.messages.broker import (
+    MAX_PUT_MESSAGES,
+    PutMessageRequest,
+    PutMessageStatus,
+    ViewMessageRequest,
+    put_status,
+)
 from dledger.messages.client import ExecuteRequest, TransferRequest
 from dledger.messages.codes import Code
 from dledger.messages.command import CreateTopic
@@ -301,6 +307,7 @@ FLIPPED[90] ^= 1
         (encode_message(message(topic="")), "topic ''"),
         (encode_message(message(queue_id=-1)), "queue id -1"),
         (encode_message(message(topic="../../etc")), "characters"),
+        (encode_message(message()) * (MAX_PUT_MESSAGES + 1), "4,096 at most"),
     ],
 )
 def test_what_is_no_message_is_refused_and_writes_nothing(play: Play, payload: bytes, words: str) -> None:
@@ -389,6 +396,8 @@ def test_the_client_puts_and_views(play: Play) -> None:
             many = await client.put_messages([message(f"{n}" * 1000) for n in range(50)])
             assert [one.queue_offset for one in many] == list(range(50))
             assert (await client.view_message(many[7].physical_offset)).body == b"7" * 1000
+            more = await client.put_messages([message(topic="more")] * (MAX_PUT_MESSAGES + 5))
+            assert [one.queue_offset for one in more] == list(range(MAX_PUT_MESSAGES + 5))
 
     play(story, commit_log="rocketmq")
 

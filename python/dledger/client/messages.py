@@ -12,6 +12,7 @@ from dledger.client.core import SERVER_MS, Core, Operation, Request, T
 from dledger.client.routing import Terms
 from dledger.errors import ConfigError, FormatError, ProtocolError
 from dledger.messages.broker import (
+    MAX_PUT_MESSAGES,
     GetMessageRequest,
     GetMessageStatus,
     PutMessageRequest,
@@ -94,7 +95,7 @@ def put(core: Core, messages: Sequence[Message]) -> Operation[list[PutMessageRes
             data = encode_message(message)
         except ValueError as error:
             raise ConfigError(f"message {len(results) + len(parts)} for {message.topic!r}: {error}") from None
-        if parts and size + len(data) > MAX_PUT_BYTES:
+        if parts and (size + len(data) > MAX_PUT_BYTES or len(parts) == MAX_PUT_MESSAGES):
             results += yield from _put(messages[len(results) : len(results) + len(parts)], parts)
             parts, size = [], 0
         parts.append(data)
@@ -214,7 +215,7 @@ class Messages(ABC):
         return self.put_messages([message])[0]
 
     def put_messages(self, messages: Sequence[Message]) -> list[PutMessageResult]:
-        """Put messages, side by side in the log and in this order as far as one request holds them (4 MiB); raises as
+        """Put messages, in this order, and side by side as far as one request holds them (4,096; 4 MiB); raises as
         `put_message`. Queue offset, physical offset, store time and store host are replaced."""
         return self._run(put(self.core, messages))
 

@@ -12,6 +12,9 @@ from typing import Final
 from dledger.messages.codes import Code
 from dledger.types import NodeId
 
+MAX_PUT_MESSAGES: Final = 4096
+"""Messages of one request: so many keep a leader busy for some hundredths of a second."""
+
 
 class PutMessageStatus(IntEnum):
     """What became of a put, under RocketMQ's names; only PUT_OK promises that the message is stored."""
@@ -49,8 +52,9 @@ def put_status(code: Code) -> PutMessageStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutMessageRequest:
-    """Payload: messages, each of which becomes one entry, side by side and in this order. Answered when the last one is
-    committed and applied. Whatever they have as queue offset, physical offset, store time or store host is replaced."""
+    """Payload: up to MAX_PUT_MESSAGES messages, each of which becomes one entry, side by side and in this order.
+    Answered when the last one is committed and applied. Whatever they have as queue offset, physical offset, store time
+    or store host is replaced."""
 
     timeout_ms: int = 2500
 

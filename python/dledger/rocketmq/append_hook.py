@@ -82,17 +82,19 @@ class Stored:
     store_timestamp: int
 
 
-def check_messages(data: Buffer) -> list[Unplaced]:
+def check_messages(data: Buffer, most: int) -> list[Unplaced]:
     """The messages that lie one behind the other in a request, each of them sound.
 
     Raises:
-        FormatError: one is not; it says which and why.
+        FormatError: one is not; it says which and why. Or there are more than ``most``.
     """
     view = memoryview(data)
     found: list[Unplaced] = []
     at, size = 0, len(view)
     try:
         while at < size:
+            if len(found) == most:
+                raise FormatError(f"a request has {most:,} at most; send the rest in another one")
             message = _common(view, at, size) or _unplaced(view, at)
             found.append(message)
             at += message.size

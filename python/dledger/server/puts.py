@@ -19,7 +19,7 @@ from dledger.catalog.catalog import Catalog
 from dledger.catalog.queues import Settled
 from dledger.config import GroupConfig
 from dledger.errors import CorruptStore, FormatError
-from dledger.messages.broker import PutMessageRequest, PutMessageResponse
+from dledger.messages.broker import MAX_PUT_MESSAGES, PutMessageRequest, PutMessageResponse
 from dledger.messages.codes import Code
 from dledger.messages.entry import HEADER_SIZE, Entry, place
 from dledger.net import Connection
@@ -86,7 +86,7 @@ class Puts:
         deadline = self._environment.now_ms() + request.timeout_ms
         put = Put(connection, request_id, view, [], deadline, len(view))
         try:
-            put.messages = check_messages(view)
+            put.messages = check_messages(view, MAX_PUT_MESSAGES)
         except FormatError as error:
             self._reply(put, Code.MALFORMED, f"put: {error}")
             return
