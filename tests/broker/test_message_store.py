@@ -150,12 +150,14 @@ def vouch_for_all(root: Path, store: MessageStore) -> int:
     return store.log.recovery_start(last)
 
 
+@pytest.mark.parametrize("keyless", [0, 40])
 def test_an_index_that_a_broker_s_crash_tore_is_made_again_from_where_it_is_torn(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, some: Some, opened: Opened, keyless: int
 ) -> None:
     """A broker puts its index on the disk when a file is full: what the checkpoint vouches for need not be in it."""
     with opened(tmp_path, index_units=1000) as store:
         store.put_messages(some(100))
+        store.put_messages([Message("no keys", bytes(500))] * keyless)
         assert store.index is not None
         (path,) = store.index.files
     assert vouch_for_all(tmp_path, store) > 4096
@@ -164,7 +166,10 @@ def test_an_index_that_a_broker_s_crash_tore_is_made_again_from_where_it_is_torn
     path.write_bytes(data)
     (tmp_path / "abort").touch()
     with opened(tmp_path, index_units=1000) as store:
-        assert check(store, 100) == 100
+        for n in range(100):
+            topic = ("orders", "payments")[n % 2]
+            assert [one.body[:6] for one in store.messages_with_key(topic, f"k{n}")] == [b"%06d" % n]
+        assert file_units(path) == 300
 
 
 def test_queues_that_are_gone_after_a_crash_are_made_again_from_the_log_s_begin(
