@@ -15,8 +15,10 @@ from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.client import AsyncClient
 from dledger.environment import Environment
 from dledger.errors import CorruptEntry, DiskFull, StorageError
+from dledger.messages.broker import GetMessageRequest, PutMessageRequest, ViewMessageRequest
 from dledger.messages.client import AppendRequest
 from dledger.messages.codes import Code
+from dledger.rocketmq.message import Message, encode_message
 from dledger.server.disk import LAZY_SYNC_MS, Flusher
 from dledger.store.memory_disk import MemoryDisk
 from dledger.types import Index, Role
@@ -162,6 +164,37 @@ def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(play: Cal
                 gate.open.set()
 
     play(story)
+
+
+def test_a_message_that_a_lagging_disk_does_not_have_yet_is_not_passed_over(play: Callable[..., None]) -> None:
+    """A consumer that is told to go on behind it would never see it."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        leader = await group.leader()
+        await group.agree()
+        messages = [encode_message(Message("orders", bytes([n]) * 100_000, "", 0)) for n in range(4)]
+        gate = Gate(leader)
+        try:
+            for message in messages:
+                answer = await client.ask(PutMessageRequest(timeout_ms=20_000), message)
+                assert answer.code is Code.SUCCESS
+            (place,) = answer.physical_offsets
+            assert leader.store.end.end_pos < place
+            questions = [
+                GetMessageRequest(topic="orders", queue_id=0, queue_offset=3),
+                ViewMessageRequest(physical_offset=place),
+            ]
+            for question in questions:
+                assert (await client.start(question))[0].code is Code.BEHIND
+        finally:
+            gate.open.set()
+        await group.until(lambda: leader.store.end.end_pos > place)
+        for question in questions:
+            answer, payload = await client.start(question)
+            assert (answer.code, len(payload)) == (Code.SUCCESS, len(messages[3]))
+
+    play(story, commit_log="rocketmq")
 
 
 def test_with_flush_async_the_page_cache_is_enough(play: Callable[..., None]) -> None:
