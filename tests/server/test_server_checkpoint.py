@@ -32,10 +32,10 @@ def test_log_is_synced_before_a_snapshot_that_sums_it_up_is_there() -> None:
     """Else a crash would leave a catalog that knows of entries which the log has lost (B22)."""
     disk = MemoryDisk()
     checkpoints, store = Checkpoints(ROOT, disk), HalfDurable(disk)
-    checkpoints.save(b"state", Index(7), checkpoints.begin(), store)  # type: ignore[arg-type]
+    checkpoints.save(b"state", Index(7), store)  # type: ignore[arg-type]
     assert store.found == [[]]
     assert checkpoints.index == 7
-    checkpoints.save(b"state", Index(7), checkpoints.begin(), store)  # type: ignore[arg-type]
+    checkpoints.save(b"state", Index(7), store)  # type: ignore[arg-type]
     assert len(store.found) == 1, "what is durable is not synced again"
 
 
@@ -47,5 +47,5 @@ def test_log_that_cannot_be_synced_leaves_no_snapshot() -> None:
     disk = MemoryDisk()
     checkpoints = Checkpoints(ROOT, disk)
     with pytest.raises(StorageError):
-        checkpoints.save(b"", Index(7), [], Broken(disk))  # type: ignore[arg-type]
+        checkpoints.save(b"", Index(7), Broken(disk))  # type: ignore[arg-type]
     assert disk.listdir(ROOT / SNAPSHOTS) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import random
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,7 @@ def test_dropped_rows_give_their_space_back(disk):
     table = TableFiles(ROOT, disk).open("t", 12)
     for number in range(4 * CHUNK_ROWS):
         table.append(row(number))
+    table.sync()
     table.drop_front(3 * CHUNK_ROWS)
     (name,) = disk.listdir(ROOT)
     assert name == f"t.{3 * CHUNK_ROWS:020d}"
@@ -151,17 +154,46 @@ def test_crash_at_every_operation_keeps_what_was_synced(power):
         assert bytes(table.read(synced, synced + 1)) == row(synced)
 
 
-def test_write_gives_the_files_that_a_sync_makes_durable(disk):
-    """For an owner that syncs on another thread."""
+def test_a_table_gets_its_file_with_its_first_sync_and_what_is_clean_is_not_synced_again(disk):
+    """Whoever appends on another thread waits for no file to be made, be there thousands of tables."""
     files = TableFiles(ROOT, disk)
-    files.open("a", 12).append(row(0))
-    files.open("b", 12)
-    (file,) = files.write()
-    assert file.path.name.startswith("a.")
-    assert files.write() == []
-    file.fdatasync()
+    operations = disk.operations
+    tables = [files.open(f"t{number}", 12) for number in range(3)]
+    for table in tables[:2]:
+        table.append(row(0))
+    assert disk.operations == operations
+    files.sync()
+    assert [name.partition(".")[0] for name in disk.listdir(ROOT)] == ["t0", "t1"]
+    operations = disk.operations
+    files.sync()
+    assert disk.operations == operations
     disk.reboot(power=True)
-    assert TableFiles(ROOT, disk).open("a", 12).end == 1
+    again = TableFiles(ROOT, disk)
+    assert [again.open(f"t{number}", 12).end for number in range(3)] == [1, 1, 0]
+
+
+def test_rows_are_read_and_appended_while_another_thread_syncs(disk):
+    files = TableFiles(ROOT, disk)
+    table, done = files.open("t", 12), threading.Event()
+
+    def keep_syncing() -> None:
+        while not done.is_set():
+            files.sync()
+
+    syncer, interval = threading.Thread(target=keep_syncing), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    syncer.start()
+    try:
+        for number in range(3000):
+            table.append(row(number))
+            low = max(0, number - 40)
+            assert table.read(low, number + 1) == b"".join(map(row, range(low, number + 1)))
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        syncer.join()
+    files.sync()
+    assert TableFiles(ROOT, disk).open("t", 12).read(0, 3000) == b"".join(map(row, range(3000)))
 
 
 def test_any_damaged_row_is_refused_and_named(disk):
@@ -218,23 +250,25 @@ def test_D12_rows_for_which_there_is_no_room_wait_in_memory_and_are_written_late
     assert table.read(0, len(big)) == b"".join(big)
     for _ in range(2):
         with pytest.raises(DiskFull, match="free some space"):
-            files.write()
+            files.sync()
     assert [name.partition(".")[0] for name in disk.listdir(ROOT) if not name.endswith(".new")] == ["u"]
     disk.free = 1 << 30
-    assert {file.path.name.partition(".")[0] for file in files.write()} == {"t", "u"}
     files.sync()
+    disk.reboot(power=True)
     assert TableFiles(ROOT, disk).open("t", 12).read(0, len(big)) == b"".join(big)
+    assert TableFiles(ROOT, disk).open("u", 12).end == 2
 
 
-def test_D12_files_that_were_written_before_there_was_no_room_are_still_synced_later(disk):
+def test_D12_rows_that_were_not_synced_for_want_of_room_elsewhere_are_synced_later(disk):
     files = TableFiles(ROOT, disk)
-    first, second = files.open("a", 12), files.open("b", 12)
-    for table in (first, second):
-        table.append(row(0))
-    files.sync()
-    first.append(row(1))
-    second.append(row(1))
-    disk.fail("pwritev", "tables/b", code=errno.ENOSPC, times=1)
-    with pytest.raises(DiskFull):
-        files.write()
-    assert {file.path.name.partition(".")[0] for file in files.write()} == {"a", "b"}
+    tables = [files.open(name, 12) for name in "abc"]
+    for number in range(2):
+        for table in tables:
+            table.append(row(number))
+        if number:
+            disk.fail("pwritev", "tables/b", code=errno.ENOSPC, times=1)
+            with pytest.raises(DiskFull):
+                files.sync()
+        files.sync()
+    disk.reboot(power=True)
+    assert [TableFiles(ROOT, disk).open(name, 12).end for name in "abc"] == [2, 2, 2]

@@ -12,7 +12,7 @@ from pathlib import Path
 from dledger.catalog.catalog import Catalog
 from dledger.errors import CatalogLost, CorruptStore, StorageError
 from dledger.store.api import LogStore
-from dledger.store.files import Disk, DiskFile
+from dledger.store.files import Disk
 from dledger.store.snapshot import SNAPSHOTS, SnapshotFiles
 from dledger.store.tables import TABLES, TableFiles
 from dledger.types import NO_INDEX, Index
@@ -71,19 +71,9 @@ class Checkpoints:
         except OSError as error:
             raise self._failed("read", error) from error
 
-    def begin(self) -> list[DiskFile]:
-        """On the thread that owns the catalog: the files whose bytes the snapshot taken now counts on.
-
-        Raises:
-            DiskFull: there is no room for them now.
-        """
-        try:
-            return self._tables.write()
-        except OSError as error:
-            raise self._failed("write", error) from error
-
-    def save(self, data: bytes, index: Index, files: list[DiskFile], store: LogStore) -> None:
-        """Make ``data``, the catalog as of ``index``, the newest snapshot. Blocks; runs on a thread of its own.
+    def save(self, data: bytes, index: Index, store: LogStore) -> None:
+        """Make ``data``, the catalog as of ``index``, the newest snapshot, and durable the rows of the topic index that
+        it counts on; that there may be more by now does no harm. Blocks; runs on a thread of its own.
 
         Raises:
             DiskFull: there is no room for it now.
@@ -91,8 +81,7 @@ class Checkpoints:
         try:
             if store.durable.index < index:
                 store.sync()  # a snapshot is never ahead of the log it sums up
-            for file in files:
-                file.fdatasync()
+            self._tables.sync()
             self._snapshots.save(index, data)
             self._note(index)
         except OSError as error:
@@ -110,6 +99,4 @@ class Checkpoints:
         self.index, self.oldest_index = index, index if oldest is None else oldest
 
     def _failed(self, what: str, error: OSError) -> StorageError:
-        if isinstance(error, StorageError):
-            return error
         return StorageError(f"{self._directory}: cannot {what} the catalog: {error}")

@@ -221,22 +221,14 @@ class House:
         return grown >= self._node.checkpoint_bytes or replayed >= self._node.checkpoint_entries
 
     def checkpoint(self) -> asyncio.Future[None] | None:
-        """Save the catalog on a thread; None when that is under way, or there is nothing new or no room for it."""
+        """Save the catalog on a thread; None when that is under way or there is nothing new."""
         index = self._catalog.applied_index
         if self._saving is not None or index <= self._checkpoints.index or self._driver.failed:
-            return None
-        try:
-            files = self._checkpoints.begin()
-        except DiskFull as error:
-            self._no_room(error)
-            return None
-        except StorageError as error:
-            self._driver.fail(error)
             return None
         data = self._catalog.snapshot()
         self._checkpoint_pos = self._applier.applied_pos
         self._store.note_commit(index)
-        self._saving = self._driver.on_reader(self._checkpoints.save, data, index, files, self._store)
+        self._saving = self._driver.on_reader(self._checkpoints.save, data, index, self._store)
         self._saving.add_done_callback(lambda done: self._saved(index, done))
         return self._saving
 

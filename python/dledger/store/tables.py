@@ -55,7 +55,7 @@ class FileTable:
         self._waiting = bytearray()
         self._dirty = False
         self._lock = threading.RLock()
-        """A checkpoint may sync from another thread."""
+        """A checkpoint syncs from another thread."""
         self.begin = first
 
     def _path(self, first: int) -> Path:
@@ -83,18 +83,16 @@ class FileTable:
                     self.write()
 
     def write(self) -> None:
-        """Hand the waiting rows to the file.
+        """Hand the waiting rows to the file, if it is there.
 
         Raises:
             DiskFull: there is no room; they go on waiting.
         """
         with self._lock:
-            if not self._waiting:
+            if not self._waiting or self._file is None:
                 return
             offset = HEADER_BYTES + (self._written - self._first) * self._step
             with fatal_unless_full("write rows to", self._path(self._first)):
-                if self._file is None:
-                    self._file = self._made()
                 self._file.pwritev([bytes(self._waiting)], offset)
             self._written += len(self._waiting) // self._step
             self._waiting.clear()
@@ -112,17 +110,22 @@ class FileTable:
         self._disk.fsync_dir(self._directory)
         return self._disk.open(path)
 
-    def take_dirty(self) -> DiskFile | None:
-        """Write the waiting rows; the file when it needs a sync, which the caller now owes it."""
+    def sync(self) -> None:
+        """Make all rows durable, while others are appended. Only here is the file made, so that who appends never
+        waits for that.
+
+        Raises:
+            DiskFull: there is no room; what was not synced is still to be.
+        """
+        if self._file is None:
+            if not self._waiting:
+                return
+            with fatal_unless_full("make", self._path(self._first)):
+                self._file = self._made()
         with self._lock:
             self.write()
-            dirty, self._dirty = self._dirty, False
-            return self._file if dirty else None
-
-    def sync(self) -> None:
-        """Make all rows durable."""
-        file = self.take_dirty()
-        if file is not None:
+            file, dirty, self._dirty = self._file, self._dirty, False
+        if dirty:
             with fatal("sync", file.path):
                 file.fdatasync()
 
@@ -137,7 +140,15 @@ class FileTable:
                 f"table {self._name}: rows {start} to {stop} are not all there, only {self.begin} to {self.end}"
             )
         step = self._step
-        stored = b""
+        with self._lock:
+            stored = self._stored(start, stop)
+        if len(stored) != (stop - start) * step:
+            raise self._damaged(start)
+        return self._verified(stored, start)
+
+    def _stored(self, start: int, stop: int) -> bytes:
+        """The bytes of these rows, from the file and from memory."""
+        step, stored = self._step, b""
         if start < self._written:
             count = min(stop, self._written) - start
             with fatal("read", self._path(self._first)):
@@ -145,9 +156,7 @@ class FileTable:
         if stop > self._written:
             low = max(start - self._written, 0) * step
             stored += self._waiting[low : (stop - self._written) * step]
-        if len(stored) != (stop - start) * step:
-            raise self._damaged(start)
-        return self._verified(stored, start)
+        return stored
 
     def _verified(self, stored: bytes, number: int) -> bytes:
         size, step = self.row_size, self._step
@@ -188,7 +197,7 @@ class FileTable:
         with self._lock:
             self.begin = max(self.begin, min(begin, self.end))
             dead, live = self.begin - self._first, self.end - self.begin
-            if dead >= CHUNK_ROWS and dead >= live:
+            if self._file is not None and dead >= CHUNK_ROWS and dead >= live:
                 with suppress(DiskFull):  # for two copies of what is left: another time, then
                     self.write()
                     self._replace(self.begin, self._written)
@@ -258,9 +267,14 @@ class TableFiles:
             self._disk.mkdir(directory)
             self._disk.fsync_dir(directory.parent)
             self._disk.fsync_dir(directory)
+            self._found: dict[str, list[int]] = {}
+            """Tables that were there, and are not open yet, with the first rows of their files."""
             for name in self._disk.listdir(directory):
+                stem, _, number = name.rpartition(".")
                 if name.endswith(NEW_SUFFIX):
                     self._disk.unlink(directory / name)
+                elif number.isdecimal():
+                    self._found.setdefault(stem, []).append(int(number))
 
     def open(self, name: str, row_size: int) -> FileTable:
         """The table of that name, empty when there was none.
@@ -278,8 +292,8 @@ class TableFiles:
             return table
 
     def _open(self, name: str, row_size: int) -> FileTable:
-        found = self._files(name)
-        if not found:
+        found = self._found.pop(name, None)
+        if found is None:
             return FileTable(self._disk, self._directory, name, row_size, is_there=False)
         # two files: a replacement was interrupted between naming the new one and removing the old one, which is whole
         first = min(found)
@@ -300,6 +314,7 @@ class TableFiles:
         """Delete a table for good."""
         with self._lock, fatal("remove a table from", self._directory):
             self._tables.pop(name, None)
+            self._found.pop(name, None)
             for first in self._files(name):
                 self._disk.unlink(self._directory / f"{name}.{file_name(first)}")
             self._disk.fsync_dir(self._directory)
@@ -309,22 +324,13 @@ class TableFiles:
         stems = (file.rpartition(".") for file in self._disk.listdir(self._directory))
         return sorted({stem for stem, _, number in stems if number.isdecimal()} | self._tables.keys())
 
-    def write(self) -> list[DiskFile]:
-        """Hand all waiting rows to the files, and return those that have to be synced to make them durable.
-
-        For an owner that syncs on another thread than the one that appends.
+    def sync(self) -> None:
+        """Make all rows durable that are there now. From any thread, beside one that appends.
 
         Raises:
-            DiskFull: there is no room for some of them; everything still has to be written or synced.
+            DiskFull: there is no room for some of them; everything that was not is still to be written or synced.
+            StorageError: the disk failed; the owner stops the node then (D2).
         """
-        with self._lock:
-            tables = list(self._tables.values())
-        for table in tables:
-            table.write()
-        return [file for table in tables if (file := table.take_dirty()) is not None]
-
-    def sync(self) -> None:
-        """Make the rows of all tables durable. Raises StorageError; the owner stops the node then (D2)."""
         with self._lock:
             tables = list(self._tables.values())
         for table in tables:

@@ -100,8 +100,7 @@ def _second_start(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -
         checkpoints = Checkpoints(settings.directory, disk)
         catalog = checkpoints.restore(store)
         apply_entries(catalog, promise.logs[0][catalog.applied_index + 1 :])
-        files = checkpoints.begin()
-        checkpoints.save(catalog.snapshot(), catalog.applied_index, files, store)
+        checkpoints.save(catalog.snapshot(), catalog.applied_index, store)
         promise = replace(promise, checkpoint=catalog.applied_index)
     return promise
 

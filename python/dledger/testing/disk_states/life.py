@@ -172,10 +172,9 @@ class Life:
         assert self._checkpoints is not None, "and so are its checkpoints"
         index = self.catalog.applied_index
         self.others = True
-        files = self._checkpoints.begin()
         data = self.catalog.snapshot()
         self.store.note_commit(index)
-        self._checkpoints.save(data, index, files, self.store)
+        self._checkpoints.save(data, index, self.store)
         self.catalog.saved(self._checkpoints.oldest_index)
         self.others = False
         self._say(replace(self.promise, checkpoint=index))

@@ -147,7 +147,7 @@ FILES: Final = (
         "tests/server/test_server_checkpoint.py",
     ),
     Mutant(
-        "store-rows-not-synced", "B22 B24", "server.checkpoint", "Checkpoints.save",
+        "store-rows-not-synced", "B22 B24", "store.tables", "FileTable.sync",
         "file.fdatasync()",
         "file.size()",
         "a snapshot counts on rows of the topic index that a power cut takes away",
