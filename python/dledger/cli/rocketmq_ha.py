@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -140,6 +139,8 @@ def run_over(
 
 async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
     """Work until SIGTERM or SIGINT; a second one ends the process at once."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
     for number in (signal.SIGTERM, signal.SIGINT):
