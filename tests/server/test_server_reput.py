@@ -477,6 +477,8 @@ def test_retention_takes_queues_and_index_along(play: Play) -> None:
             answer = await put(client, message(number, topic="small"))
             end = node.store.index_at(answer.physical_offsets[0] - 48)
             await group.until(lambda end=end: node.house.checkpoint() is not None or node.checkpoints.index >= end)
+            await group.until(lambda end=end: node.checkpoints.index >= end)
+            await node.house._retain()  # now, and not after so many more messages that those of orders are gone too
             number += 1
         await put(client, message(number, topic="small"))
         await group.until(lambda: node.application.reput._begin_index == node.store.begin_index)
