@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import dledger.broker.mapped_files as module
 from dledger.broker.files import FileHandles
+from dledger.broker.index_files import OpenIndex
 from dledger.broker.mapped_files import MappedFileQueue
 from dledger.errors import CorruptStore, DiskFull, OffsetOutOfRange, StorageError
 
@@ -164,3 +166,16 @@ def test_more_files_than_may_be_open_are_opened_in_turn(tmp_path: Path) -> None:
     for queue in queues:
         queue.flush()
     handles.close()
+
+
+def test_files_that_nobody_refers_to_any_more_are_closed(tmp_path: Path) -> None:
+    """A process that opens stores and lets go of them keeps its descriptors for other things."""
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(20):
+        queue = MappedFileQueue(tmp_path / str(number), 64)
+        queue.append(b"x" * 200)
+        index = OpenIndex.make(tmp_path / f"{number}.index", 10, 10, None)
+    del queue, index
+    gc.collect()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,6 +51,7 @@ class FileHandles:
         self._limit = limit
         self._open: OrderedDict[Path, int] = OrderedDict()
         self._lock = threading.Lock()
+        weakref.finalize(self, close_all, self._open)
 
     def get(self, path: Path) -> int:
         """The descriptor of a file that exists; it may be closed by the next call.
@@ -75,9 +77,14 @@ class FileHandles:
             os.close(found)
 
     def close(self) -> None:
-        """Close all."""
-        while self._open:
-            os.close(self._open.popitem()[1])
+        """Close all; what nobody refers to any more is closed by itself."""
+        close_all(self._open)
+
+
+def close_all(handles: OrderedDict[Path, int]) -> None:
+    """Close and forget these descriptors."""
+    while handles:
+        os.close(handles.popitem()[1])
 
 
 def make_directory(path: Path) -> None:

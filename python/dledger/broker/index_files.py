@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import weakref
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,7 @@ class OpenIndex:
         self._units_at = HEADER.size + slots * SLOT.size
         with storing("open", path):
             self._handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self._closed = weakref.finalize(self, os.close, self._handle)  # also when nobody refers to it any more
             try:
                 self._map = self._mapped(index_size(slots, units))
                 os.posix_fallocate(self._handle, 0, self._units_at)  # so that no write to the table can lack space
@@ -58,7 +60,7 @@ class OpenIndex:
                 except FormatError as error:
                     raise CorruptStore(f"{path}: {error}; remove the file, which loses its keys") from None
             except BaseException:
-                os.close(self._handle)
+                self._closed()
                 raise
         self.begin_timestamp: int = head.begin_timestamp
         self.end_timestamp: int = head.end_timestamp
@@ -236,4 +238,4 @@ class OpenIndex:
         """Close the file; nothing is written."""
         self._map.close()
         self.table.close()
-        os.close(self._handle)
+        self._closed()
