@@ -41,6 +41,8 @@ class SegmentFiles:
         self._read_only = read_only
         self._handles: dict[int, DiskFile] = {}
         self._dirty: set[int] = set()
+        self._exchanged = 0
+        """How often a file went, or another one took its place."""
         self._lock = threading.Lock()
         self._growing = threading.Lock()
         if not read_only:
@@ -87,14 +89,16 @@ class SegmentFiles:
     def file(self, offset: int) -> DiskFile:
         """The open file that holds ``offset``. Raises FileNotFoundError when there is none."""
         start = offset - offset % self.file_size
-        handle = self._handles.get(start)
-        if handle is None:
-            path = self.directory / file_name(start)
+        while (handle := self._handles.get(start)) is None:
+            path, exchanged = self.directory / file_name(start), self._exchanged
             handle = self.disk.open_read_only(path) if self._read_only else self.disk.open(path)
             with self._lock:
+                if self._exchanged != exchanged:  # it may be the file that was there before, whose bytes nobody finds
+                    continue
                 if len(self._handles) >= MAX_HANDLES:  # not an unsynced one: only an open file hears of its errors
                     self._handles.pop(next((s for s in self._handles if s not in self._dirty), -1), None)
                 self._handles[start] = handle
+            break
         return handle
 
     def has(self, offset: int) -> bool:
@@ -184,8 +188,16 @@ class SegmentFiles:
             self._handles.pop(start, None)
         path = self.directory / file_name(start)
         self.disk.unlink(path)
+        self._forget(start)
         self.disk.fsync_dir(self.directory)
         return path
+
+    def _forget(self, start: int) -> None:
+        """The file of this name is another one from here on, or none: who has opened the old one must not keep it."""
+        with self._lock:
+            self._exchanged += 1
+            self._handles.pop(start, None)
+            self._dirty.discard(start)
 
     def cut(self, offset: int) -> None:
         """Make everything from ``offset`` to the end of its file read as zero, durably."""
@@ -216,10 +228,8 @@ class SegmentFiles:
     def replace(self, start: int, fresh: Path) -> None:
         """Let a complete, synced file take the place of another one; durable on return."""
         self.disk.rename(fresh, self.directory / file_name(start))
+        self._forget(start)
         self.disk.fsync_dir(self.directory)
-        with self._lock:
-            self._handles.pop(start, None)
-            self._dirty.discard(start)
 
     def close(self) -> None:
         """Let go of all files; readers that hold one may finish."""
