@@ -48,6 +48,10 @@ ANSWERS: Final[dict[type[Any], type[Any]]] = {
 }
 
 
+class NotWritten(Exception):
+    """What is asked for is committed, because the others have it, and this node's own disk does not have it yet."""
+
+
 @dataclass(slots=True)
 class Asked:
     """A question and who asked it."""
@@ -136,6 +140,8 @@ class Gets:
         elif isinstance(error, CorruptEntry):
             self._on_damage(error)
             asked.fail(Code.CORRUPT_ENTRY, str(error))
+        elif isinstance(error, NotWritten):
+            asked.fail(Code.BEHIND, "this node's disk is behind what is committed; ask again")
         else:
             self._driver.fail(error)
 
@@ -149,8 +155,14 @@ class Gets:
         return ViewMessageResponse(code=Code.SUCCESS), [body]
 
     def _message_at(self, physical_offset: int) -> Buffer | None:
-        """What is committed there now, which is all that queues and index can have; None where retention took it."""
+        """What is committed there now, which is all that queues and index can have; None where retention took it.
+
+        Raises:
+            NotWritten: it may be there soon, so nobody may go on behind it.
+        """
         pos = physical_offset - HEADER_SIZE
+        if self._store.end.end_pos <= pos < self._driver.raft.end.end_pos:
+            raise NotWritten
         index = self._store.index_at(pos)
         if index is None or index > self._driver.raft.committed_index:
             return None
