@@ -111,9 +111,10 @@ def test_a_full_disk_deletes_nothing_that_is_not_expired(play: Callable[..., Non
     play(story, 1, disks=MemoryDisk, retention_ms=10**12, **SMALL)
 
 
+@pytest.mark.parametrize("due", [{"checkpoint_entries": 20}, {"checkpoint_bytes": 1000}], ids=str)
 @pytest.mark.parametrize("part", ["tables", "snapshot"])
 def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the_node_goes_on(
-    play: Callable[..., None], part: str
+    play: Callable[..., None], part: str, due: dict[str, int]
 ) -> None:
     """The log's files are allocated ahead, so there may be room for entries, and none for what is made of them."""
 
@@ -137,7 +138,7 @@ def test_d12_a_checkpoint_for_which_there_is_no_room_is_made_later_and_the_node_
         found = (await (await group.client()).fetch(topic, 0, max_bytes=100_000))[1]
         assert found == [body(topic, b"%d" % number) for number in range(30)]
 
-    play(story, 1, disks=MemoryDisk, checkpoint_entries=20)
+    play(story, 1, disks=MemoryDisk, **due)
 
 
 def test_checkpoints_follow_the_number_of_entries_too(play: Callable[..., None]) -> None:

@@ -226,13 +226,13 @@ class House:
         if self._saving is not None or index <= self._checkpoints.index or self._driver.failed:
             return None
         data = self._catalog.snapshot()
-        self._checkpoint_pos = self._applier.applied_pos
+        pos = self._applier.applied_pos
         self._store.note_commit(index)
         self._saving = self._driver.on_reader(self._checkpoints.save, data, index, self._store)
-        self._saving.add_done_callback(lambda done: self._saved(index, done))
+        self._saving.add_done_callback(lambda done: self._saved(index, pos, done))
         return self._saving
 
-    def _saved(self, index: Index, done: asyncio.Future[None]) -> None:
+    def _saved(self, index: Index, pos: int, done: asyncio.Future[None]) -> None:
         self._saving = None
         if done.cancelled():
             return
@@ -244,6 +244,7 @@ class House:
         except Exception as error:
             self._driver.fail(error)
         else:
+            self._checkpoint_pos = pos
             logger.debug("catalog saved as of entry %d", index)
 
     def _no_room(self, error: DiskFull) -> None:
