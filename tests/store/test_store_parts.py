@@ -122,6 +122,34 @@ def test_first_nonzero_reads_no_hole_that_its_own_reading_filled():
     assert files.bytes_read <= 64 << 10
 
 
+@pytest.mark.parametrize("exchange", ["dropped and made again", "replaced"])
+def test_a_file_that_is_exchanged_while_somebody_opens_it_is_opened_again(monkeypatch, exchange):
+    """A reader's handle to the old file would be the writer's too, and what is written and synced there is lost."""
+    disk, folder = MemoryDisk(), Path("/disk/data")
+    files = SegmentFiles(disk, folder, 4096)
+    for start in (0, 4096):
+        files.allocate(start)
+    files.close()
+    open_file, waiting = disk.open, [exchange]
+
+    def slow_open(path, create=False):
+        handle = open_file(path, create)
+        if waiting:
+            if waiting.pop() == "replaced":
+                files.rewrite(4096, 0)
+            else:
+                files.drop_behind(0)
+                files.allocate(4096)
+        return handle
+
+    monkeypatch.setattr(disk, "open", slow_open)
+    assert files.pread(4096, 10) == bytes(10)  # a reader
+    files.pwritev(4096, [b"written"])
+    files.sync()
+    disk.reboot(power=True)
+    assert SegmentFiles(disk, folder, 4096).pread(4096, 7) == b"written"
+
+
 def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):
     """With syncs, rolls, truncations and the keeper's thread going on."""
     segment = 1 << 16

@@ -184,7 +184,7 @@ def rot_is_called_lost_pages(monkeypatch):
 def rows_are_not_synced_before_the_snapshot(monkeypatch):
     def write(table):
         if table._file is None and table._waiting:
-            table._file = table._made()
+            table._replace_file(0, 0)
         table.write()
 
     monkeypatch.setattr(FileTable, "sync", write)

@@ -89,17 +89,19 @@ class SegmentFiles:
     def file(self, offset: int) -> DiskFile:
         """The open file that holds ``offset``. Raises FileNotFoundError when there is none."""
         start = offset - offset % self.file_size
-        while (handle := self._handles.get(start)) is None:
+        while (found := self._handles.get(start)) is None:
             path, exchanged = self.directory / file_name(start), self._exchanged
             handle = self.disk.open_read_only(path) if self._read_only else self.disk.open(path)
             with self._lock:
-                if self._exchanged != exchanged:  # it may be the file that was there before, whose bytes nobody finds
-                    continue
-                if len(self._handles) >= MAX_HANDLES:  # not an unsynced one: only an open file hears of its errors
-                    self._handles.pop(next((s for s in self._handles if s not in self._dirty), -1), None)
-                self._handles[start] = handle
-            break
-        return handle
+                if self._exchanged == exchanged:  # else it may be the file of before, whose bytes nobody finds again
+                    self._keep(start, handle)
+                    return handle
+        return found
+
+    def _keep(self, start: int, handle: DiskFile) -> None:
+        if len(self._handles) >= MAX_HANDLES:  # not an unsynced one: only an open file hears of its errors
+            self._handles.pop(next((s for s in self._handles if s not in self._dirty), -1), None)
+        self._handles[start] = handle
 
     def has(self, offset: int) -> bool:
         """Whether the file that would hold ``offset`` is there."""
@@ -184,8 +186,6 @@ class SegmentFiles:
     def _drop(self, start: int) -> Path:
         with self._lock:
             self.starts = [s for s in self.starts if s != start]
-            self._dirty.discard(start)
-            self._handles.pop(start, None)
         path = self.directory / file_name(start)
         self.disk.unlink(path)
         self._forget(start)

@@ -98,18 +98,6 @@ class FileTable:
             self._waiting.clear()
             self._dirty = True
 
-    def _made(self) -> DiskFile:
-        """The file, empty; its name is durable."""
-        path = self._path(self._first)
-        fresh = path.with_name(path.name + NEW_SUFFIX)
-        new = self._disk.open(fresh, create=True)
-        new.truncate(0)
-        new.pwritev([pack_header(self.row_size, self._first)], 0)
-        new.fdatasync()
-        self._disk.rename(fresh, path)
-        self._disk.fsync_dir(self._directory)
-        return self._disk.open(path)
-
     def sync(self) -> None:
         """Make all rows durable, while others are appended. Only here is the file made, so that who appends never
         waits for that.
@@ -121,10 +109,10 @@ class FileTable:
             if not self._waiting:
                 return
             with fatal_unless_full("make", self._path(self._first)):
-                self._file = self._made()
+                self._replace_file(self._first, self._first)
         with self._lock:
             self.write()
-            file, dirty, self._dirty = self._file, self._dirty, False
+            file, dirty, self._dirty = self._rows, self._dirty, False
         if dirty:
             with fatal("sync", file.path):
                 file.fdatasync()
