@@ -114,6 +114,7 @@ def run_over(
     """
     from dledger.broker.broker_config import STORE, parse_broker_settings
     from dledger.broker.message_store import MessageStore
+    from dledger.broker.reput_columns import ColumnReput
     from dledger.net import run
     from dledger.rocketmq.ha_protocol import HASettings
     from dledger.server.main import log_to_stderr, tune_interpreter
@@ -123,7 +124,7 @@ def run_over(
     if not create and not (root / "commitlog").is_dir():
         raise PathError(f"--store {root}: there is no commitlog in it; name the root of a broker's store")
     log_to_stderr()
-    store = MessageStore(root, **of_store)
+    store = MessageStore(root, reput=ColumnReput, **of_store)
     try:
         ha_settings = HASettings(mapped_file_size_commit_log=store.log.file_size, **given)
         tune_interpreter()
