@@ -89,7 +89,8 @@ def test_two_thousand_seeds_are_twenty_hours_and_busy_ones_are_shorter() -> None
     drawn, lengths = [plan.safety_ms for plan in plans], [in_time(plan) for plan in plans]
     assert sum(lengths) + 2000 * 5500 > 20 * 3_600_000
     assert all(length <= most for length, most in zip(lengths, drawn, strict=True))
-    shares = {(p.clients, p.think_ms): length / p.safety_ms for p, length in zip(plans, lengths, strict=True)}
-    assert shares[4, 200] == pytest.approx(0.5, abs=0.001)
-    assert shares[4, 1000] == shares[1, 4000] == 1
+    shares = {(p.nodes, p.clients, p.think_ms): length / p.safety_ms for p, length in zip(plans, lengths, strict=True)}
+    assert shares[5, 4, 300] == pytest.approx(1 / 3, abs=0.001)
+    assert shares[3, 2, 1500] == pytest.approx(1 / 1.12, abs=0.001)
+    assert shares[1, 1, 6000] == 1
     assert run_seed(3, safety_ms=5000).config["safety_ms"] == 5000

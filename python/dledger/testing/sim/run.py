@@ -20,7 +20,7 @@ from dledger.testing.sim.settings import Plan, draw_plan, in_time
 from dledger.testing.sim.story import KEPT, Scribe
 from dledger.testing.sim.workload import Workload, final_reader
 
-SAFETY_MS: Final = (18_000, 50_000)
+SAFETY_MS: Final = (20_000, 57_000)
 """How long faults go on where clients are not busy: 2,000 seeds are 20 hours, with what comes after."""
 STEP_NS: Final = 50 * MS
 """How often a phase looks whether its end has come."""

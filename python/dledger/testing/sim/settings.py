@@ -85,7 +85,7 @@ def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tup
         tear=rng.pick((512, 4096)),
         sync_us=rng.pick((50, 500, 500, 5000)),
         network_us=rng.pick(((10, 100), (100, 1000), (100, 5000), (1000, 40_000))),
-        think_ms=rng.pick((200, 1000, 2000, 4000)),
+        think_ms=rng.pick((300, 1500, 3000, 6000)),
         most_records=rng.pick((1, 4, 12, 40)),
         value_bytes=rng.pick((12, 40, 200)),
         fault_every_ms=rng.pick((700, 1500, 3000, 6000)),
@@ -96,9 +96,9 @@ def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tup
 
 
 def in_time(plan: Plan) -> int:
-    """How long the first phase is to be, in ms: shorter the more calls the clients make. They make as long a log then,
-    and no seed takes many times what others do."""
-    return plan.safety_ms * 4 // (4 + 200 * plan.clients // plan.think_ms)
+    """How long the first phase is to be, in ms: shorter the more calls there are that each node has to carry out, so
+    that no seed takes many times what others do, and there is time for more of them."""
+    return plan.safety_ms * 100 // (100 + 3000 * plan.nodes * plan.clients // plan.think_ms)
 
 
 def _group(rng: Rng, nodes: int) -> dict[str, Any]:
