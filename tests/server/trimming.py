@@ -11,7 +11,7 @@ from dledger.types import NodeId
 KIB = 1 << 10
 SMALL = {
     "segment_bytes": 64 * KIB, "max_body_bytes": 32 * KIB, "checkpoint_bytes": 100 * KIB,
-    "retention_bytes": 192 * KIB, "cache_bytes": 16 * KIB, "election_ms": 300,
+    "retention_bytes": 192 * KIB, "cache_bytes": 16 * KIB,
 }  # fmt: skip
 
 
