@@ -251,6 +251,28 @@ def test_i14_a_cut_of_an_entry_that_another_took_the_place_of_is_right(group: Gr
     group.watch.ready(group.nodes["n2"].view, Ready(truncate_to=Index(-1)))
 
 
+def test_i14_a_cut_that_a_crash_undid_is_made_again_in_a_later_life(group: Group) -> None:
+    """What took the place of the old entries was committed, but had not come to this node's disk."""
+    old, new = group.entries(1, 2), group.entries(2, 2)
+    group.append("n2", old)
+    group.lead("n0", 2)
+    group.append("n0", new)
+    group.append("n1", new)
+    group.commit("n0", 1)
+    node = group.nodes["n2"]
+    node.log.truncate(Index(-1))
+    group.watch.ready(node.view, Ready(truncate_to=Index(-1)))
+    node.log.append(new)
+    group.watch.ready(node.view, Ready(append=new))
+    group.commit("n2", 1)
+    for _ in range(2):
+        group.watch.ended("n2")
+        node = group.nodes["n2"] = group.start("n2", old)
+    node.log.truncate(Index(-1))
+    group.watch.ready(node.view, Ready(truncate_to=Index(-1)))
+    assert group.watch.broken is None
+
+
 @pytest.mark.parametrize("begin", [4, -1])
 def test_i15_a_log_that_begins_behind_its_commit_or_goes_back_is_found(group: Group, begin: int) -> None:
     group.replicate(1, 3)

@@ -41,8 +41,7 @@ class Logs:
         """The log was cut behind ``after``: never at or below what this node knew to be committed, in any life."""
         if view.role is Role.LEADER and view.machine.role is Role.LEADER:
             raise Broken("I2", f"{view} leads term {view.term} and cuts its log behind {after}")
-        # A committed entry that was in memory only when an earlier life ended is gone, and another may be in its place.
-        known = max(view.committed, min(view.memory.ever_committed, view.memory.durable))
+        known = max(view.committed, view.memory.ever_committed)
         if after < known:
             raise Broken("I14", f"{view} cuts behind {after}; it knew {known} to be committed")
         first = after + 1

@@ -29,6 +29,7 @@ class Memory:
         self.votes: dict[int, NodeId] = {}
         """Term -> whom it promised its vote."""
         self.ever_committed: int = NO_INDEX
+        """What it knew to be committed and has not lost with a life that ended before it was on the disk."""
         self.durable: int = NO_INDEX
         """How far its log was on the disk for sure when its last life ended."""
         self.log: Terms = Terms((), 0, NO_INDEX)

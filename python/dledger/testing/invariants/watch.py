@@ -79,6 +79,8 @@ class Watch:
         if view is not None:
             memory = view.memory
             memory.durable, memory.log, memory.begin = view.synced(), view.terms.copy(), view.begin
+            # A committed entry that was in memory only is gone, and the one whose place it took may be there again.
+            memory.ever_committed = min(memory.ever_committed, memory.durable)
             memory.incarnation = view.machine.admission.incarnation
 
     def lost_disk(self, node_id: NodeId) -> None:
