@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from dledger.batch.header import BodyHeader, Kind, decode_header, encode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
@@ -43,6 +43,15 @@ MESSAGES: Final = {
     Code.UNKNOWN_TOPIC: "no such topic or partition",
     Code.PRODUCER_FENCED: "a newer session of this producer took over",
 }
+
+
+class Sized(Protocol):
+    """A request that waits, and how many bytes it would put into the log."""
+
+    size: int
+
+
+S = TypeVar("S", bound=Sized)
 
 
 @dataclass(slots=True)
@@ -184,7 +193,7 @@ class Writes:
         """Propose what the core takes, answer the rest."""
         self._between = None
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        accepted = [waiter for waiter in self._accepted(gathered) if not self._is_known(waiter)]
+        accepted = [waiter for waiter in self.accepted(gathered, self._answer) if not self._is_known(waiter)]
         if not accepted:
             return
         try:
@@ -203,20 +212,22 @@ class Writes:
                 self._sweep_ms = waiter.deadline_ms
         self._driver.carry_out(ready)
 
-    def _accepted(self, gathered: list[Waiter]) -> list[Waiter]:
-        """Those that the core takes now; the others are answered."""
+    def accepted(self, gathered: list[S], answer: Callable[[S, Code], object], *, is_ready: bool = True) -> list[S]:
+        """Those that the core takes now; the others are answered: all of them unless ``is_ready``."""
         raft = self._driver.raft
         code = Code.DISK_ERROR if self._driver.failed else raft.can_accept(0)
+        if code is Code.SUCCESS and not is_ready:
+            code = Code.LEADER_NOT_READY
         pending, limit = raft.pending_bytes, self._pending_bytes
-        accepted: list[Waiter] = []
-        for waiter in gathered:
+        accepted: list[S] = []
+        for one in gathered:
             if code is not Code.SUCCESS:
-                self._answer(waiter, code)
-            elif pending and pending + waiter.size > limit:
-                self._answer(waiter, Code.LEADER_PENDING_FULL)
+                answer(one, code)
+            elif pending and pending + one.size > limit:
+                answer(one, Code.LEADER_PENDING_FULL)
             else:
-                pending += waiter.size
-                accepted.append(waiter)
+                pending += one.size
+                accepted.append(one)
         return accepted
 
     def _is_known(self, waiter: Waiter) -> bool:

@@ -60,7 +60,6 @@ class Puts:
         """``store_host``: where this node is known to serve, which goes into every message."""
         self._segment_bytes = group.segment_bytes
         self._max_body_bytes = group.max_body_bytes
-        self._pending_bytes = group.pending_bytes
         self._driver = driver
         self._environment = driver.environment
         self._catalog = catalog
@@ -106,7 +105,8 @@ class Puts:
     def _propose(self) -> None:
         """One proposal for what has gathered and the core takes; the rest is answered."""
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        accepted = self._accepted(gathered)
+        # Queue offsets are settled when everything that earlier leaders committed is applied.
+        accepted = self._writes.accepted(gathered, self._answer, is_ready=self._writes.caught_up)
         if not accepted:
             return
         settled = self._settle()
@@ -128,24 +128,6 @@ class Puts:
         if self._timer is None:
             self._timer = self._loop.call_later(SWEEP_S, self._sweep)
         self._driver.carry_out(ready)
-
-    def _accepted(self, gathered: list[Put]) -> list[Put]:
-        """Those that the core takes now; the others are answered."""
-        raft = self._driver.raft
-        code = Code.DISK_ERROR if self._driver.failed else raft.can_accept(0)
-        if code is Code.SUCCESS and not self._writes.caught_up:
-            code = Code.LEADER_NOT_READY  # the queue offsets are not settled
-        pending, limit = raft.pending_bytes, self._pending_bytes
-        accepted: list[Put] = []
-        for put in gathered:
-            if code is not Code.SUCCESS:
-                self._answer(put, code)
-            elif pending and pending + put.size > limit:
-                self._answer(put, Code.LEADER_PENDING_FULL)
-            else:
-                pending += put.size
-                accepted.append(put)
-        return accepted
 
     def _settle(self) -> Settled:
         """The queue offsets as of the log's end. What is applied now is all that the log had when this term's first
