@@ -6,6 +6,9 @@ from typing import Any
 
 from dledger.catalog.catalog import Catalog
 from dledger.catalog.queues import Queues, Settled
+from dledger.catalog.table import MemoryTables
+from dledger.messages.codes import Code
+from dledger.messages.command import AdoptCommitLog
 
 
 def test_a_queue_goes_on_behind_its_last_message() -> None:
@@ -40,3 +43,25 @@ def test_a_snapshot_carries_the_queues(log: Any) -> None:
     assert restored.queues.next == {("t", 0): 2, ("%RETRY%g", 3): 1}
     assert restored.queues.store_ms == 1003
     assert restored.snapshot() == data
+
+
+def adoption(**queues: dict[int, int]) -> AdoptCommitLog:
+    return AdoptCommitLog(divided_offset=65_536, fingerprint=7, store_ms=900, queues=queues)
+
+
+def test_queues_of_an_old_commit_log_go_on_behind_their_last_message() -> None:
+    catalog = Catalog(MemoryTables())
+    assert catalog.apply_command(0, adoption(a={0: 5, 2: 1}, b={0: 9})).code is Code.SUCCESS
+    assert catalog.queues.next == {("a", 0): 5, ("a", 2): 1, ("b", 0): 9}
+    assert catalog.queues.store_ms == 900
+    catalog.apply_message(1, "a", 0, 5, 1000)
+    assert Settled(catalog.queues).take("a", 0) == 6
+    assert Catalog.restore(catalog.snapshot(), MemoryTables()).queues.next == catalog.queues.next
+
+
+def test_a_commit_log_is_adopted_by_the_first_entry_only(log: Any) -> None:
+    log.noop()
+    answer = log.run(adoption(a={0: 5}))
+    assert answer.code is Code.MALFORMED
+    assert "before its group is started" in answer.message
+    assert not log.catalog.queues

@@ -26,6 +26,7 @@ from dledger.messages.command import (
     AbortTransaction,
     AddPartitions,
     Admit,
+    AdoptCommitLog,
     Command,
     CommitOffsets,
     CommitProgress,
@@ -207,6 +208,8 @@ class Catalog:
                 return self._admit(command)
             case EvolveSchema():
                 return self.schemas.evolve(command)
+            case AdoptCommitLog():
+                return self._adopt(index, command)
             case Expire():
                 self.transactions.expire(self.clock_ms)
                 self.producers.expire(index, self.clock_ms)
@@ -248,6 +251,12 @@ class Catalog:
         if command.after != self.members_index:
             return CommandResult(Code.INCONSISTENT_STATE, "another member was admitted meanwhile; ask again")
         self.members, self.members_index = dict(command.members), self.applied_index
+        return CommandResult(_SUCCESS)
+
+    def _adopt(self, index: int, command: AdoptCommitLog) -> CommandResult:
+        if index:
+            return CommandResult(Code.MALFORMED, "a commit log is adopted before its group is started, with no request")
+        self.queues.adopt(command.queues, command.store_ms)
         return CommandResult(_SUCCESS)
 
     # ---- asking

@@ -8,7 +8,7 @@ has it, a snapshot carries it, and it stays when the messages themselves are gon
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 Queue = tuple[str, int]
@@ -32,6 +32,13 @@ class Queues:
             key = topic, queue_id
             if queue_offset >= self.next.get(key, 0):
                 self.next[key] = queue_offset + 1
+
+    def adopt(self, queues: Mapping[str, Mapping[int, int]], store_ms: int) -> None:
+        """The queues of an old commit log go on here: topic -> queue id -> offset of the next message."""
+        self.store_ms = max(self.store_ms, store_ms)
+        for topic, ends in queues.items():
+            for queue_id, end in ends.items():
+                self.next[topic, queue_id] = max(end, self.next.get((topic, queue_id), 0))
 
     def __bool__(self) -> bool:
         return bool(self.next or self.store_ms)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from dledger.cli.common import print_json, text_or_base64
+from dledger.cli.rocketmq_adopt import adopt
 from dledger.cli.rocketmq_ha import follow, serve_ha
 from dledger.errors import ConfigError, PathError
 from dledger.rocketmq.index_file import DEFAULT_SLOTS
@@ -28,10 +29,10 @@ LAYOUTS: Final = ("rocketmq", "dledger")
 
 @click.group()
 def rocketmq() -> None:
-    """Look into a RocketMQ store without changing it; follow a RocketMQ broker, or be followed."""
+    """Look into a RocketMQ store without changing it; follow a RocketMQ broker, or be followed; adopt a store."""
 
 
-for _command in (follow, serve_ha):
+for _command in (adopt, follow, serve_ha):
     rocketmq.add_command(_command)
 
 

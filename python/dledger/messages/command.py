@@ -135,6 +135,23 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptCommitLog:
+    """The first entry of a group that goes on behind an old RocketMQ commit log, the same on every member.
+
+    It is there before the group is, so its checksums in the chain of entries keep out a member with another old log.
+    """
+
+    divided_offset: int
+    """Where the old log ends and this one begins (dividedCommitlogOffset)."""
+    fingerprint: int
+    """Of the old log's last file."""
+    store_ms: int
+    """Store time of the old log's last message."""
+    queues: dict[str, dict[int, int]]
+    """topic -> queue id -> queue offset of the next message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvolveSchema:
     """The columns of a typed topic become these (`dledger.batch.columns`), if ``base_version`` is still the newest one;
     0 for the first ones."""
@@ -160,4 +177,5 @@ Command = (
     | HoldRetention
     | DeleteGroup
     | EvolveSchema
+    | AdoptCommitLog
 )

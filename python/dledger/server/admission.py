@@ -49,6 +49,12 @@ WORDS: Final = {
         "directory was put back. It gets everything again, but neither votes nor counts until somebody runs "
         "'dledger admit {node}'",
     ),
+    "damaged_push": (
+        logging.ERROR,
+        "what {leader} sends ({push}) is damaged, or does not continue this node's log, and is not taken. Where the "
+        "group goes on behind an old commit log, each member must have adopted the same one: compare the "
+        "fingerprints that 'dledger rocketmq adopt' told",
+    ),
     "admitted": (logging.WARNING, "{node} is admitted by entry {index}: it votes and counts again"),
 }
 """Facts of the core that somebody should read, by name."""

@@ -9,6 +9,9 @@ only in files of a plain commit log, never here.
     reput     `dledger.server.reput`: committed messages go into this node's consume queues and index
     get       `dledger.server.gets`: by place, queue offset or key; what is committed, nothing else
 
+A log that goes on behind an old plain commit log (`dledger.broker.old_commit_log`) begins with an entry that has the
+queue offsets of that one, and has its messages in queues and index; a get by a place in front of the log reads there.
+
 Roles change without any of this being started or stopped: a node that leads no more refuses puts, one that leads takes
 them when it has applied all that was committed before, and every node dispatches what is committed.
 """
@@ -35,6 +38,7 @@ from dledger.server.offsets import LinearizableReads
 from dledger.server.puts import Puts
 from dledger.server.reput import ReputMessageService
 from dledger.store.api import LogStore
+from dledger.store.open_parts import StoreSettings
 from dledger.types import Index, NodeId
 
 
@@ -55,6 +59,8 @@ class DLedgerCommitLog(Application):
     ) -> None:
         """``addresses``: the ``host:port`` under which each node is known."""
         self._catalog = catalog
+        self._settings = StoreSettings.of(group, node)
+        self._wall_ms = driver.environment.wall_ms
         self.puts = Puts(group, driver, catalog, writes, lambda: store_host(addresses()[node.node_id]))
         self.reput = ReputMessageService(node, driver, store, on_damage)
         self.gets = Gets(driver, catalog, store, linearizable, self.reput, on_damage)
@@ -89,6 +95,9 @@ class DLedgerCommitLog(Application):
 
     def fail_all(self, code: Code) -> None:
         self.puts.fail_all(code)
+
+    async def retain_old(self) -> bool:
+        return await self.reput.retain_old(self._settings, self._wall_ms())
 
     async def stop(self, *, clean: bool) -> None:
         await self.reput.stop(clean=clean)

@@ -5,6 +5,9 @@ only then a mark is written that says up to which entry they are whole. At a sta
 off, whatever a crash left of it, and made again from the log: a node that was stopped well has nothing behind it. Where
 the mark is missing or damaged, the log begins behind it, or queues and index are not what it says, all is made anew.
 
+A log that goes on behind an old plain commit log (`dledger.broker.old_commit_log`) has that one's messages in the same
+queues and the same index: they are put first, then the entries.
+
 Everything here blocks; one thread at a time has it.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +23,7 @@ from typing import Final
 from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.files import FileHandles, make_directory, storing, sync_directory, write_whole
 from dledger.broker.index_service import IndexService
+from dledger.broker.old_commit_log import OldCommitLog
 from dledger.broker.reput import Dispatcher, DispatchRequest, Reput
 from dledger.broker.store_guard import AbortFile
 from dledger.checksum import crc32
@@ -26,6 +31,8 @@ from dledger.errors import CorruptStore, FormatError
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.rocketmq.message import MAX_TOPIC, MIN_MESSAGE
 from dledger.store.api import LogStore
+from dledger.store.open_parts import StoreSettings
+from dledger.store.retention import FileAge, expired
 from dledger.types import NO_INDEX, Index, frozen
 
 logger = logging.getLogger(__name__)
@@ -66,9 +73,18 @@ class Mark:
 class Dispatched:
     """The files below ``directory`` / `ROOT`."""
 
-    def __init__(self, directory: Path, wall_ms: Callable[[], int]) -> None:
-        """``wall_ms``: milliseconds since 1970, for the names of index files."""
+    def __init__(
+        self, directory: Path, wall_ms: Callable[[], int], *, reput: type[Reput] = Reput, lock: bool = True
+    ) -> None:
+        """Args:
+        wall_ms: milliseconds since 1970, for the names of index files.
+        reput: puts what is in an old commit log.
+        lock: keep others off the store that the old commit log is part of.
+        """
+        self._directory = directory
         self._root = directory / ROOT
+        self._reput_type = reput
+        self._with_lock = lock
         self._clock = wall_ms
         self._handles = FileHandles()
         self._dispatcher = Dispatcher()
@@ -77,7 +93,11 @@ class Dispatched:
         self.index: IndexService
         self._reput: Reput
         self.next_index = Index(0)
-        """The entry that is to be put next."""
+        """The entry that is to be put next, when nothing `is_behind` in the old commit log."""
+        self.old: OldCommitLog | None = None
+        """What lies in front of the group's log."""
+        self._old_at = 0
+        """Everything before this place of it is put."""
         self._end_pos = 0
         self._marked = NO_INDEX
         self._marked_pos = 0
@@ -87,9 +107,18 @@ class Dispatched:
         """Bring the files to a state that is whole up to `next_index`.
 
         Raises:
-            PathError, DiskFull, StorageError: the folder or the disk cannot be used.
+            PathError: the folder cannot be used, or the old commit log is not as it was adopted.
+            DiskFull, StorageError: the disk failed.
         """
         make_directory(self._root)
+        old = OldCommitLog.find(self._directory, lock=self._with_lock)
+        if old is not None and store.begin.end_pos != old.divided_offset and not old.is_gone:
+            logger.warning("%s: the log begins at %d now, and no more where the old commit log ends, at %d: the old "
+                           "messages are not shown any more, and their files can be removed",
+                           self._directory, store.begin.end_pos, old.divided_offset)  # fmt: skip
+            old.close()
+            old = None
+        self.old = old
         was_clean = not self._abort.exists
         self._abort.make()
         try:
@@ -99,13 +128,17 @@ class Dispatched:
             reason = str(error)
         if reason:
             self._start_anew(store, reason)
-        self.queues.correct_min_offset(store.begin.end_pos)
+        self.queues.correct_min_offset(self._begin_pos(store))
         self._is_open = True
+
+    def _begin_pos(self, store: LogStore) -> int:
+        """The first place of which there can be a message."""
+        return store.begin.end_pos if self.old is None or self.old.is_gone else self.old.min_offset
 
     def _open_files(self) -> None:
         self.queues = ConsumeQueues(self._root / "consumequeue", handles=self._handles)
         self.index = IndexService(self._root / "index", clock=self._clock)
-        self._reput = Reput(self.queues, self.index, 0)
+        self._reput = self._reput_type(self.queues, self.index, 0)
 
     def _recover(self, store: LogStore, was_clean: bool) -> str:
         """Cut behind the mark; the reason why that is not enough."""
@@ -123,12 +156,14 @@ class Dispatched:
         if at == mark.index and self._sums() != (mark.queues, mark.units):
             return f"queues are missing, or not whole up to entry {at}"
         self.next_index, self._end_pos = Index(at + 1), end_pos
-        self._marked, self._marked_pos = at, end_pos
+        self._marked, self._marked_pos, self._old_at = at, end_pos, end_pos
         if at < mark.index:
             self._write_mark()
         if again < end_pos:  # of the queues nothing is put twice
             first = store.index_at(again - HEADER_SIZE)
             self.next_index = store.begin_index if first is None else first
+            if first is None:
+                self._old_at = self._end_pos = again
         return ""
 
     def _start_anew(self, store: LogStore, reason: str) -> None:
@@ -142,8 +177,8 @@ class Dispatched:
                     self._handles.forget(path)
                     path.unlink()
         self._open_files()
-        self.next_index, self._end_pos = store.begin_index, store.begin.end_pos
-        self._marked, self._marked_pos = NO_INDEX, self._end_pos
+        self.next_index, self._end_pos = store.begin_index, self._begin_pos(store)
+        self._marked, self._marked_pos, self._old_at = NO_INDEX, self._end_pos, self._end_pos
 
     def _read_mark(self) -> Mark | None:
         path = self._root / MARK_FILE
@@ -153,6 +188,57 @@ class Dispatched:
     def _sums(self) -> tuple[int, int]:
         ends = [end for end in self.queues.next_offsets().values() if end]
         return len(ends), sum(ends)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether messages of the old commit log are still to be put, before any entry."""
+        return self.old is not None and not self.old.is_gone and self._old_at < self.old.divided_offset
+
+    def put_old(self, most: int) -> None:
+        """Put messages of the old commit log, about ``most`` bytes of it. What cannot be put, because it is damaged, is
+        left out up to the end of its file.
+
+        Raises:
+            DiskFull, StorageError: as for `put`.
+        """
+        old, reput = self.old, self._reput
+        assert old is not None
+        reput.offset, reason = max(self._old_at, old.min_offset), "a message without its end"
+        before = reput.offset
+        try:
+            reput.catch_up(old.files, before + most)
+        except FormatError as error:
+            reason = str(error)
+        if reput.offset == before:
+            following = before - before % old.files.file_size + old.files.file_size
+            logger.error("%s: messages of the old commit log from %d on, up to %d, go into no queue: %s",
+                         self._root, before, following, reason)  # fmt: skip
+            reput.offset = following
+        self._old_at = reput.offset
+        if self.next_index == 0:
+            self._end_pos = self._old_at
+
+    def retain_old(self, store: LogStore, settings: StoreSettings, now_ms: int) -> bool:
+        """Remove what is expired of the old commit log. Whether some is left: then the group's log stays whole.
+
+        Raises:
+            DiskFull, StorageError: the disk failed.
+        """
+        old = self.old
+        if old is None or old.is_gone:
+            return False
+        ages = [FileAge(start, NO_INDEX, written) for start, written in old.written_ms().items()]
+        size, end = settings.segment_bytes, store.end.end_pos
+        ages += [FileAge(start, store.begin_index, now_ms) for start in range(old.divided_offset + size, end, size)]
+        hour = time.localtime(now_ms / 1000).tm_hour
+        victims = expired(ages, settings, Index(NO_INDEX - 1), now_ms, hour, store.disk_level())
+        if victims:
+            begin = victims[-1].start + size
+            logger.info("retention: the old commit log up to %d is gone", begin)
+            old.delete_before(begin)
+            self._old_at = max(self._old_at, begin)
+            self.delete_before(self._begin_pos(store))
+        return not old.is_gone
 
     def put(self, entries: Sequence[Entry]) -> None:
         """Put what these entries, of which the first one is `next_index`, have for queues and index.
@@ -194,7 +280,7 @@ class Dispatched:
             DiskFull, StorageError: it is not, or perhaps not.
         """
         at = Index(self.next_index - 1)
-        if at <= self._marked or at > durable:
+        if (at, self._end_pos) <= (self._marked, self._marked_pos) or at > durable:
             return
         self._write_mark()
         self._marked, self._marked_pos = at, self._end_pos
@@ -223,12 +309,16 @@ class Dispatched:
     def close(self, durable: Index, *, clean: bool) -> None:
         """Save everything, or, where that is no use any more, let go of it."""
         if not self._is_open:
+            if self.old is not None:
+                self.old.close()
             return
         try:
             if clean:
                 self.save(durable)
-                if self._marked == self.next_index - 1:  # nothing behind the mark
+                if (self._marked, self._marked_pos) == (self.next_index - 1, self._end_pos):  # nothing behind the mark
                     self._abort.remove()
         finally:
             self.index.close()
             self._handles.close()
+            if self.old is not None:
+                self.old.close()

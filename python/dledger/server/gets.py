@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dledger.broker.consume_queues import ConsumeQueue
 from dledger.catalog.catalog import Catalog
-from dledger.errors import CorruptEntry, OffsetOutOfRange
+from dledger.errors import CorruptEntry, FormatError, OffsetOutOfRange
 from dledger.messages.broker import (
     GetMessageRequest,
     GetMessageResponse,
@@ -124,10 +124,11 @@ class Gets:
             asked.fail(code, "this node's consume queues and index are behind its log; ask again")
 
     def _start(self, asked: Asked) -> None:
-        if isinstance(asked.request, ViewMessageRequest):
-            finding = self._driver.on_reader(asked.find, asked.request)
+        request = asked.request
+        if isinstance(request, ViewMessageRequest) and request.physical_offset >= self._store.begin.end_pos:
+            finding = self._driver.on_reader(asked.find, request)
         else:
-            finding = self._reput.run(asked.find, asked.request)
+            finding = self._reput.run(asked.find, request)
         finding.add_done_callback(lambda done: self._found(asked, done))
 
     def _found(self, asked: Asked, done: asyncio.Future[Answer]) -> None:
@@ -139,6 +140,8 @@ class Gets:
             asked.connection.send(answer, asked.request_id, payload)
         elif isinstance(error, CorruptEntry):
             self._on_damage(error)
+            asked.fail(Code.CORRUPT_ENTRY, str(error))
+        elif isinstance(error, FormatError):
             asked.fail(Code.CORRUPT_ENTRY, str(error))
         elif isinstance(error, NotWritten):
             asked.fail(Code.BEHIND, "this node's disk is behind what is committed; ask again")
@@ -159,7 +162,11 @@ class Gets:
 
         Raises:
             NotWritten: it may be there soon, so nobody may go on behind it.
+            FormatError: it is a damaged one of the old commit log.
         """
+        old = self._reput.files.old
+        if old is not None and physical_offset < old.divided_offset:
+            return old.message(physical_offset)
         pos = physical_offset - HEADER_SIZE
         if self._store.end.end_pos <= pos < self._driver.raft.end.end_pos:
             raise NotWritten

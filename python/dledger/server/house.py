@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from dledger.catalog.catalog import Catalog
@@ -50,9 +50,11 @@ class House:
         checkpoints: Checkpoints,
         wanted: Callable[[], Index | None],
         on_idle: Callable[[], None],
+        retain_old: Callable[[], Awaitable[bool]],
     ) -> None:
         """``wanted``: the first entry that a member needs which is being given this node's state. ``on_idle`` is called
-        when nobody has used the node for ``idle_timeout_ms``."""
+        when nobody has used the node for ``idle_timeout_ms``. ``retain_old`` lets go of what is expired in front of the
+        log, and says whether something is left there."""
         self._node = node
         self._driver = driver
         self._environment = driver.environment
@@ -65,6 +67,7 @@ class House:
         self._checkpoints = checkpoints
         self._wanted = wanted
         self._on_idle = on_idle
+        self._retain_old = retain_old
         self._loop = asyncio.get_running_loop()
         self.holds = Holds(catalog)
         """Which consumer groups hold retention back."""
@@ -163,7 +166,9 @@ class House:
 
     async def _retain(self) -> None:
         """Let expired files go. Only the leader knows what every member has, so only the leader decides; the others
-        keep what it keeps."""
+        keep what it keeps. What is in front of the log goes first; each node has its own of that."""
+        if await self._retain_old():
+            return
         raft = self._driver.raft
         limit = min(
             raft.committed_index,

@@ -185,7 +185,7 @@ class NodeServer:
         self.front.catalog_lost = self._is_lost
         self.house = House(
             node, self.driver, store, self.catalog, self.applier, self.writes, self.front, self.peers,
-            self.checkpoints, lambda: self.states.floor, self._idle.set,
+            self.checkpoints, lambda: self.states.floor, self._idle.set, self.application.retain_old,
         )  # fmt: skip
 
     async def stop(self) -> None:

@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from dledger.config import NodeConfig
-from dledger.errors import CorruptEntry, CorruptStore, DiskFull, OffsetOutOfRange
+from dledger.errors import CorruptEntry, CorruptStore, DiskFull, OffsetOutOfRange, StorageError
 from dledger.messages.codes import Code
 from dledger.messages.entry import Entry
 from dledger.server.dispatched import Dispatched
 from dledger.server.driver import Driver
 from dledger.store.api import LogStore
+from dledger.store.open_parts import StoreSettings
 from dledger.types import NO_INDEX, Index
 
 logger = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class ReputMessageService:
         if self._busy or self._stopped or self._driver.failed:
             return
         has_moved = self._store.begin_index > self._begin_index
-        if begin >= end and not has_moved:
+        if begin >= end and not has_moved and not self.files.is_behind:
             return
         end = min(end, begin + CHUNK_ENTRIES)
         entries = self._driver.raft.cached(Index(begin), Index(end)) if begin < end else ()
@@ -100,10 +101,13 @@ class ReputMessageService:
     def _turn(self, begin: Index, entries: tuple[Entry, ...] | None, end: Index) -> None:
         """On the thread."""
         files, store = self.files, self._store
-        if entries is None:
-            entries = tuple(store.read(begin, READ_BYTES, end))
-        if entries:
-            files.put(entries)
+        if files.is_behind:
+            files.put_old(READ_BYTES)
+        else:
+            if entries is None:
+                entries = tuple(store.read(begin, READ_BYTES, end))
+            if entries:
+                files.put(entries)
         if store.begin_index > self._begin_index:
             self._begin_index = store.begin_index
             files.delete_before(store.begin.end_pos)
@@ -132,6 +136,14 @@ class ReputMessageService:
             self._timer = self._timer or self._loop.call_later(PAUSE_S, self._next)
         else:
             self._driver.fail(error)
+
+    async def retain_old(self, settings: StoreSettings, now_ms: int) -> bool:
+        """Let what is expired of an old commit log go; whether some of it is left."""
+        try:
+            return await self.run(self.files.retain_old, self._store, settings, now_ms)
+        except StorageError as error:
+            self._driver.fail(error)
+            return True
 
     async def stop(self, *, clean: bool) -> None:
         """Nothing more is put; returns when the files are closed, and, where ``clean``, durable and marked so."""
@@ -172,4 +184,8 @@ class ReputMessageService:
 
     def status(self) -> dict[str, Any]:
         """Values for the node's status."""
-        return {"dispatched_index": self.dispatched_index}
+        values: dict[str, Any] = {"dispatched_index": self.dispatched_index}
+        old = self.files.old
+        if old is not None:
+            values["old_commit_log"] = {"min_offset": old.min_offset, "divided_offset": old.divided_offset}
+        return values

@@ -105,7 +105,7 @@ class FileStore:
         self._state = replace(parts.record.hard_state, commit_hint=self._commit)
         self._check_term()
         if not self._data.starts:
-            self._data.allocate(0)
+            self._data.allocate(self._view.begin_pos)
             self._index.files.allocate(0)
         self._keeper = Keeper(self.keep, keeping, environment)
 

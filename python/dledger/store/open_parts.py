@@ -50,6 +50,8 @@ class StoreSettings:
     disk_warn_ratio: float = 0.90
     disk_full_ratio: float = 0.97
     disk_reserve_bytes: int = 64 << 20
+    begin_pos: int = 0
+    """Position of the first entry of a log that is made now: the begin of a file. A log that is there knows its own."""
 
     @staticmethod
     def of(group: GroupConfig, node: NodeConfig) -> StoreSettings:

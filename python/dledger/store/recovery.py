@@ -111,7 +111,7 @@ def _begin(parts: Parts) -> Begin:
                 f"{parts.data.directory} is empty, but entries up to {mark.durable.position.index} were durable here: "
                 "put the files back, or empty the whole directory and let it back in with 'dledger admit'"
             )
-        return Index(0), 0, 0
+        return Index(0), parts.settings.begin_pos, 0
     pos = starts[0]
     if mark is not None and mark.begin_pos == pos:
         return mark.begin_index, pos, mark.begin_chain

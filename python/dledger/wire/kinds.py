@@ -76,6 +76,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     12: command.HoldRetention,
     13: command.EvolveSchema,
     14: command.DeleteGroup,
+    15: command.AdoptCommitLog,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}

@@ -1,0 +1,102 @@
+"""``dledger rocketmq adopt``: what it says, what it asks, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dledger.broker.message_store import MessageStore
+from dledger.broker.store_guard import StoreLock
+from dledger.cli.main import main
+from dledger.config import GroupConfig
+from dledger.errors import ConfigError, PathError
+from dledger.rocketmq.message import Message
+
+SIZE = 65_536
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    root = tmp_path / "store"
+    with MessageStore(root, file_size=SIZE, index=False) as made:
+        made.put_messages(Message("orders", b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n % 2) for n in range(300))
+    return root
+
+
+def files_of(root: Path) -> dict[str, bytes]:
+    files = {str(path.relative_to(root)): path for path in sorted(root.rglob("*")) if path.is_file()}
+    return {name: b"" if "/rocketmq/index/" in name else path.read_bytes() for name, path in files.items()}
+
+
+def run(root: Path, *args: str) -> Any:
+    given = ["rocketmq", "adopt", str(root), "--self-id", "n0", "--group", "g", "--index-file-bytes", "3200", *args]
+    return CliRunner().invoke(main, given, standalone_mode=False)
+
+
+def test_a_dry_run_says_what_would_be_done_and_changes_nothing(store: Path) -> None:
+    (store / "lock").unlink()
+    before = files_of(store)
+    done = run(store, "--dry-run")
+    assert done.exception is None
+    assert files_of(store) == before
+    assert "300 messages in 2 files of 65,536 bytes" in done.output
+    assert "fingerprint " in done.output
+    assert f"close {store}/commitlog/{SIZE:020d} by a blank of" in done.output
+    assert f"make {store}/dledger-n0: node n0 of group g, whose log begins at 131,072" in done.output
+
+
+def test_nothing_is_done_unless_somebody_says_yes(store: Path) -> None:
+    before = files_of(store)
+    done = run(store)
+    assert isinstance(done.exception, ConfigError)
+    assert "--yes" in str(done.exception)
+    assert "close " in done.output
+    assert files_of(store) == before
+
+
+def test_an_adopted_store_is_told_how_it_is_started_and_is_not_adopted_twice(store: Path) -> None:
+    done = run(store, "--yes")
+    assert done.exception is None, done.exception
+    assert f"--dir {store}/dledger-n0 --set commit_log=rocketmq --set segment_bytes=65536" in done.output
+    settings = dict(text.split("=") for text in done.output.split("--set ")[1:] for text in [text.strip()])
+    assert GroupConfig(commit_log=settings.pop("commit_log"), **{name: int(v) for name, v in settings.items()})
+    before = files_of(store)
+    again = run(store, "--yes")
+    assert again.exception is None
+    assert "this is done already" in again.output
+    assert files_of(store) == before
+
+
+def test_a_copy_is_adopted_and_the_store_stays_as_it_is(store: Path, tmp_path: Path) -> None:
+    before = files_of(store)
+    left = tmp_path / "copy.partial"  # by one that was killed
+    done = run(store, "--yes", "--to", str(tmp_path / "copy"))
+    assert done.exception is None, done.exception
+    assert f"make {tmp_path / 'copy'}/dledger-n0" in done.output
+    assert files_of(store) == before
+    assert not left.exists()
+    copy = files_of(tmp_path / "copy")
+    assert "dledger-n0/adopted" in copy
+    assert {name for name in copy if not name.startswith("dledger-n0")} == set(before) - {"lock"}
+    assert isinstance(run(store, "--yes", "--to", str(tmp_path / "copy")).exception, PathError)
+
+
+def test_a_store_that_a_broker_holds_is_refused(store: Path) -> None:
+    lock = StoreLock(store)
+    for args in (("--yes",), ("--dry-run",)):
+        refused = run(store, *args)
+        assert isinstance(refused.exception, PathError)
+        assert "is in use: a broker" in str(refused.exception)
+    lock.release()
+    (store / "abort").touch()
+    refused = run(store, "--yes")
+    assert "its broker runs, or was not stopped well" in str(refused.exception)
+
+
+def test_arguments_that_cannot_be_are_refused(store: Path) -> None:
+    for args in (("--self-id", "../n0"), ("--group", "a b"), ("--index-file-bytes", "33")):
+        assert isinstance(run(store, *args, "--yes").exception, ConfigError)
+    assert not list(store.glob("*n0*"))
