@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from dledger.broker.adoption import copy_store
+from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.examine import examine
 from dledger.broker.message_store import MessageStore
 from dledger.broker.old_commit_log import ADOPTED_FILE, Adopted
 from dledger.broker.store_guard import StoreLock
-from dledger.errors import PathError
+from dledger.cli.main import main
+from dledger.errors import ConfigError, PathError
 from dledger.foreign.forms import open_store
 from dledger.foreign.ranges import plan_store, read_range
 from dledger.foreign.storage import Storage
@@ -422,3 +425,62 @@ def test_an_adopted_store_is_one_table_over_the_border(play: Play, old: Path) ->
             assert [row["queue_offset"] for row in rows[-8:]] == [100] * 4 + [101] * 4
 
     play(story, start=False, commit_log="rocketmq", **SIZES)
+
+
+def staying(row: dict[str, Any]) -> dict[str, Any]:
+    """What of a message is the same wherever it lies."""
+    return {k: v for k, v in row.items() if k not in {"physical_offset", "message_id", "entry_index", "entry_term"}}
+
+
+@pytest.mark.parametrize("with_old", [True, False])
+def test_messages_of_a_stopped_node_are_exported_for_a_broker_in_ledger_mode(
+    play: Play, old: Path, tmp_path: Path, with_old: bool
+) -> None:
+    def export(node: Path, *words: str) -> dict[str, Any]:
+        given = ["export", str(tmp_path / "out"), "--format", "dledger", "--node", str(node), "--messages", *words]
+        done = CliRunner().invoke(main, given, standalone_mode=False)
+        if done.exception is not None:
+            raise done.exception
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+    def rows(root: Path) -> list[dict[str, Any]]:
+        store = open_store(Storage.of(str(root)), "rocketmq")
+        plan = plan_store(store)
+        assert not plan.faults
+        parts = [read_range(store.storage, store.layout, one, None, Wanted()) for one in plan.ranges]
+        batches = [batch for part in parts for batch in part]
+        assert not any(batch.damage for batch in batches)
+        return [row for batch in batches if batch.rows for row in batch.rows.to_pylist()]
+
+    async def story(group: Any) -> None:
+        if with_old:
+            await start(group, old)
+        else:
+            await group.start("n0", directory=group.folder / "store-n0" / "dledger-n0")
+        client = await group.client()
+        for first in range(1000, 1200, 50):
+            await put(client, *more(first, 50))
+            leader = await group.leader()
+            await group.stop("n0")
+            if first < 1150:  # each time a leader's first entry comes between
+                await start(group, old, adopting=False)
+                client = await group.client()
+        root = group.folder / "store-n0"
+        with pytest.raises(ConfigError, match="the node's files have 65536 bytes"):
+            export(leader.node.directory, "--file-size", "4096")
+        report = export(leader.node.directory)
+        assert (report["messages"], report["moved"]) == (200 + OLD * with_old, 200)
+        ours, theirs = rows(root), rows(tmp_path / "out")
+        assert [staying(row) for row in ours] == [staying(row) for row in theirs]
+        assert len(ours) == 200 + (OLD + 1) * with_old
+        border = len(ours) - 200
+        assert ours[:border] == theirs[:border]
+        assert [row["entry_index"] for row in theirs[border:]] == list(range(200))
+        queues = ConsumeQueues(tmp_path / "out" / "consumequeue")
+        for row in theirs:
+            if row["transaction"] == "none":
+                unit = queues.get(row["topic"], row["queue_id"]).get(row["queue_offset"])
+                assert (unit.physical_offset, unit.size) == (row["physical_offset"], row["stored_size"])
+
+    play(story, 1, start=False, commit_log="rocketmq", **SIZES)

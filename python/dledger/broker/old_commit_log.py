@@ -82,10 +82,11 @@ class OldCommitLog:
         """
         self._directory = directory
         self._adopted = adopted
-        root = directory.absolute().parent
-        self._lock = StoreLock(root) if lock else None
+        self.root = directory.absolute().parent
+        """Of the store that the old log is part of."""
+        self._lock = StoreLock(self.root) if lock else None
         try:
-            self.files = self._open(root / COMMIT_LOG)
+            self.files = self._open(self.root / COMMIT_LOG)
         except BaseException:
             self._release()
             raise

@@ -47,6 +47,9 @@ Row = tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | N
 @click.option("--as", "name", default="", metavar="NAME", help="The topic's name in RocketMQ.")
 @click.option("--node", type=click.Path(path_type=Path), metavar="NODE_DIR",
               help="In place of a topic: the log of a stopped node, all entries (--format dledger).")  # fmt: skip
+@click.option("--messages", "only_messages", is_flag=True,
+              help="Of --node, whose group has commit_log=rocketmq: only the messages, for a broker in DLedger mode, "
+              "behind the old commit log that was adopted.")  # fmt: skip
 @click.option("--broker", default="127.0.0.1:10911", show_default=True, metavar="IP:PORT",
               help="The broker that will serve the store; it is part of each message's id.")  # fmt: skip
 @click.option("--self-id", default="n0", show_default=True, metavar="ID", help="dLegerSelfId (--format dledger).")
@@ -57,14 +60,15 @@ Row = tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | N
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=TIMEOUT_S, show_default=True, metavar="SECONDS",
               help="Give up when the group does not answer for so long.")  # fmt: skip
 def export(
-    directory: Path, form: str, bootstrap: str, topic: str, name: str, node: Path | None, broker: str, self_id: str,
-    file_size: int, as_base64: bool, no_index: bool, timeout: float,
+    directory: Path, form: str, bootstrap: str, topic: str, name: str, node: Path | None, only_messages: bool,
+    broker: str, self_id: str, file_size: int, as_base64: bool, no_index: bool, timeout: float,
 ) -> None:  # fmt: skip
     """Write a topic as a store in DIR that a RocketMQ 4 broker opens, serves and goes on with.
 
     Partitions become queues with the same offsets, keys KEYS, headers properties, values bodies. DIR must not be there,
     or be empty; it is there when everything is in it. With --format dledger the store is one of a broker in DLedger
-    mode; with --node it is a directory for Java's DLedger. Prints as JSON what was written.
+    mode; with --node it is a directory for Java's DLedger, or with --messages besides, a store of a broker in DLedger
+    mode. Prints as JSON what was written.
     """
     if not self_id.isalnum() or not self_id.isascii():
         raise ConfigError(f"--self-id {self_id}: a letter and a number, as in n0")
@@ -72,7 +76,12 @@ def export(
         if topic or form != "dledger":
             raise ConfigError("--node is for --format dledger, and takes no --topic: it writes the whole log")
         with staged(directory) as place:
-            report = export_node(node, place, self_id, file_size)
+            if only_messages:
+                report = export_messages(node, place, self_id, file_size, index=not no_index)
+            else:
+                report = export_node(node, place, self_id, file_size)
+    elif only_messages:
+        raise ConfigError("--messages is for the log of a stopped node: name its directory with --node")
     elif not topic or not bootstrap:
         raise ConfigError("what to export? Give --bootstrap and --topic, or --node for a stopped node's log")
     else:
@@ -232,6 +241,51 @@ def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[s
     files.close(committed if hard else None, hard.term if hard else 0)
     return {"first_index": first, "end_index": files.next_index - 1, "committed_index": committed, "term": files.term,
             "too_large_to_replicate": files.oversize, "left_out": left_out}  # fmt: skip
+
+
+def export_messages(node: Path, place: Path, self_id: str, file_size: int, *, index: bool) -> dict[str, Any]:
+    """Write the messages of a stopped node's commit log, and those of the old one in front of it, as the store of a
+    broker in DLedger mode; how many there are.
+
+    Old messages stay where they were. The others move, since what else the group had in its log goes: their queue
+    offsets stay, their physical offsets and the broker's ids of them do not.
+
+    Raises:
+        ConfigError: the node's files have another size than the broker's.
+        CorruptEntry: an entry is damaged.
+        PathError: there is no log, a node runs on it, or there is no message in it.
+    """
+    from dledger.broker.exporting_log import CommitLogExport
+    from dledger.broker.old_commit_log import OldCommitLog
+    from dledger.store.look import look_at
+    from dledger.store.scan import Bad, Good
+
+    check_directory(node)
+    look = look_at(node)
+    size = look.data.file_size
+    if file_size not in (FILE_SIZE, size):
+        raise ConfigError(f"--file-size {file_size}: the node's files have {size} bytes, and the broker's must too")
+    if not look.data.starts:
+        raise PathError(f"{node} has no entry yet")
+    old = OldCommitLog.find(node)
+    try:
+        store = CommitLogExport(place, self_id, size, look.data.starts[0], old, index=index)
+        try:
+            for event in look.walker().walk():
+                if isinstance(event, Bad):
+                    text = f"{node}, entry {event.first}: {event.reason}; export a sound node's log"
+                    raise CorruptEntry(text, event.first)
+                if isinstance(event, Good):
+                    store.put(event.entry)
+            report = store.close()
+        finally:
+            store.abandon()
+    finally:
+        if old is not None:
+            old.close()
+    if not report["messages"]:
+        raise PathError(f"{node} has no message of a RocketMQ commit log; its group has commit_log=topics, or is new")
+    return {**report, "file_size": size}
 
 
 __all__ = ["export"]

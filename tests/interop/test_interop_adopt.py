@@ -1,0 +1,163 @@
+"""A real broker's plain store goes on inside a group of dledger, and from there inside a real broker again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dledger import Client
+from dledger.broker.adoption import copy_store
+from dledger.cli.main import main
+from dledger.embedded.ports import free_ports
+from dledger.errors import PathError
+from dledger.rocketmq.message import Message
+
+INDEX_BYTES = 1 << 20
+
+
+def run(*words: str) -> str:
+    done = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return str(done.stdout)
+
+
+@contextmanager
+def serving(real: Any, programs: Any, node: Path) -> Iterator[Client]:
+    """A node of dledger in a process of its own, and a client of it."""
+    (port,) = free_ports("127.0.0.1", 1)
+    settings = ("commit_log=rocketmq", f"segment_bytes={real.FILE_BYTES}", f"max_body_bytes={real.FILE_BYTES // 2}",
+                f"index_file_bytes={INDEX_BYTES}")  # fmt: skip
+    command = [sys.executable, "-m", "dledger", "serve", "--self-id", "n0", "--peers", f"n0-127.0.0.1:{port}"]
+    command += ["--dir", str(node), *(word for one in settings for word in ("--set", one))]
+    running = real.Running(command, programs.folder / f"node-{programs.number()}.log")
+    try:
+        with Client(f"127.0.0.1:{port}") as client:
+            yield client
+        running.stop()
+    finally:
+        running.kill()
+
+
+def queue(client: Client, topic: str, queue_id: int) -> list[Message]:
+    """Every message of a queue of the group."""
+    found: list[Message] = []
+    at = 0
+    while True:
+        got = client.get_message(topic, queue_id, at)
+        found += got.messages
+        if got.next_begin_offset >= got.max_offset:
+            return found
+        at = got.next_begin_offset
+
+
+@pytest.fixture(scope="module")
+def plain(programs: Any, real: Any, traffic: Any, tmp_path_factory: Any) -> tuple[Path, int, dict[Any, dict[str, Any]]]:
+    """A store that a broker wrote, its port, and what its consumer pulled."""
+    store, port = tmp_path_factory.mktemp("adopted") / "store", real.free_port()
+    broker = real.Broker(programs, "adopted", store, port)
+    try:
+        client = broker.client()
+        try:
+            traffic.send_all_kinds(client, 300)
+            real.eventually("the delayed messages", lambda: traffic.is_all_delivered(traffic.rows(store)))
+            ours = traffic.by_place(traffic.rows(store))
+            served = real.eventually("all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours)))
+        finally:
+            client.stop()
+    finally:
+        broker.stop()
+    return store, port, served
+
+
+def test_an_adopted_store_goes_over_the_border_and_back_to_a_broker(
+    plain: tuple[Path, int, dict[Any, dict[str, Any]]], programs: Any, real: Any, traffic: Any, tmp_path: Path
+) -> None:
+    store, port, old = plain
+    adopted, out = tmp_path / "adopted", tmp_path / "store"
+    words = ("--self-id", "n0", "--index-file-bytes", str(INDEX_BYTES))
+    assert "close " in run("rocketmq", "adopt", str(store), *words, "--to", str(adopted), "--yes")
+    traffic.assert_same(traffic.by_place(traffic.rows(adopted)), old)
+    with serving(real, programs, adopted / "dledger-n0") as client:
+        ends: dict[tuple[str, int], int] = {}
+        for topic, queue_id, queue_offset in old:
+            ends[topic, queue_id] = max(queue_offset + 1, ends.get((topic, queue_id), 0))
+        for topic, queues in traffic.TOPICS.items():
+            for queue_id in range(queues):
+                found = queue(client, topic, queue_id)
+                assert [(m.queue_offset, m.physical_offset, m.property_map()) for m in found] == [
+                    (one["queue_offset"], one["physical_offset"], one["properties"])
+                    for place, one in sorted(old.items()) if place[:2] == (topic, queue_id)
+                ]  # fmt: skip
+        (shared,) = client.query_message("orders", "packed3")[:1]
+        assert client.view_message(shared.physical_offset) == shared
+        for n in range(120):
+            topic, queue_id = ("orders", "payments")[n % 2], n // 2 % 3 * (1 - n % 2)
+            put = client.put_message(topic, b"in the group %d " % n * 60, queue_id=queue_id, keys=[f"g{n}"], tags="new")
+            assert put.queue_offset == ends[topic, queue_id]
+            ends[topic, queue_id] += 1
+    both = traffic.by_place(traffic.rows(adopted))
+    assert len(both) == len(old) + 120
+    traffic.assert_same({place: both[place] for place in old}, old)
+
+    report = json.loads(
+        run("export", str(out), "--format", "dledger", "--node", str(adopted / "dledger-n0"), "--messages")
+    )
+    assert report["moved"] == 120
+    exported = traffic.by_place(traffic.rows(out))
+    traffic.assert_same({place: exported[place] for place in old}, old)
+    assert {place: one["body"] for place, one in exported.items()} == {p: one["body"] for p, one in both.items()}
+    broker = real.Broker(programs, "adopted", out, port, **real.DEFAULTS, **real.in_ledger_mode())
+    try:
+        client = broker.client()
+        try:
+            served = real.eventually("all to be pulled", lambda: traffic.served(client, exported, len(exported)))
+            traffic.assert_same(served, exported)
+            assert [one["body"] for one in client.query("orders", "g20")] == [exported_body(exported, "g20")]
+            assert [one["body"] for one in client.query("orders", "packed3")]
+            client.send([{"topic": "orders", "queue": n % 3, "body": b"back %d" % n * 99} for n in range(60)])
+            again = real.eventually("the new ones", lambda: traffic.served(client, exported, len(exported) + 60))
+        finally:
+            client.stop()
+    finally:
+        broker.stop()
+    traffic.assert_same(traffic.by_place(traffic.rows(out)), again)
+    for queue_id in range(3):
+        ours = sorted(place[2] for place in again if place[:2] == ("orders", queue_id))
+        assert ours == list(range(ends["orders", queue_id] + 20))
+
+
+def test_an_old_log_is_closed_as_the_real_broker_closes_it_and_is_refused_while_that_runs(
+    plain: tuple[Path, int, dict[Any, dict[str, Any]]], programs: Any, real: Any, traffic: Any, tmp_path: Path
+) -> None:
+    store, port, old = plain
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    words = ("--self-id", "n0", "--index-file-bytes", str(INDEX_BYTES), "--yes")
+    run("rocketmq", "adopt", str(store), *words, "--to", str(ours))
+    copy_store(store, theirs)
+    broker = real.Broker(programs, "adopted", theirs, port, **real.in_ledger_mode("n7"))
+    try:
+        refused = CliRunner().invoke(main, ["rocketmq", "adopt", str(theirs), *words], standalone_mode=False)
+        assert isinstance(refused.exception, PathError)
+        assert "is in use: a broker" in str(refused.exception)
+        (data,) = (theirs / "dledger-n7" / "data").iterdir()
+    finally:
+        broker.stop()
+    logs = [sorted((root / "commitlog").iterdir()) for root in (ours, theirs)]
+    assert [path.name for path in logs[0]] == [path.name for path in logs[1]]
+    assert [path.read_bytes() for path in logs[0]] == [path.read_bytes() for path in logs[1]]
+    assert [path.name for path in (ours / "dledger-n0" / "data").iterdir()] == [data.name]
+    refused = CliRunner().invoke(main, ["rocketmq", "adopt", str(theirs), *words], standalone_mode=False)
+    assert "of a broker in DLedger mode" in str(refused.exception)
+    traffic.assert_same(traffic.by_place(traffic.rows(ours)), old)
+
+
+def exported_body(messages: dict[Any, dict[str, Any]], key: str) -> bytes:
+    (found,) = [one["body"] for one in messages.values() if one["keys"] == key]
+    return bytes(found)
