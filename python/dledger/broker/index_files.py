@@ -26,6 +26,10 @@ __all__ = ["OpenIndex", "index_size"]
 MAX_INT: Final = 0x7FFF_FFFF
 CHUNK: Final = 1 << 14
 """Units that are looked at together when a file is cut."""
+SLOTS_AT: Final = HEADER.size
+SLOT_SIZE: Final = SLOT.size
+slot_at: Final = SLOT.unpack_from
+pack_unit: Final = UNIT.pack
 
 
 def index_size(slots: int, units: int) -> int:
@@ -108,19 +112,20 @@ class OpenIndex:
 
     def put(self, key_hash: int, physical_offset: int, store_timestamp: int) -> None:
         """Add a key; the file must not be full."""
-        slot = key_hash % self.slots
-        previous = self._slots.get(slot, -1)
-        if previous < 0:
-            (previous,) = SLOT.unpack_from(self._map, HEADER.size + slot * SLOT.size)
-            previous = previous if 0 < previous < self.count else 0
-        if self.count <= 1:
+        slot, count = key_hash % self.slots, self.count
+        previous = self._slots.get(slot)
+        if previous is None:
+            (previous,) = slot_at(self.table, SLOTS_AT + slot * SLOT_SIZE)
+            if not 0 < previous < count:
+                previous = 0
+                self.used_slots += 1
+        if count <= 1:
             self.begin_timestamp, self.begin_offset = store_timestamp, physical_offset
         seconds = (store_timestamp - self.begin_timestamp) // 1000
         seconds = 0 if seconds < 0 else seconds if seconds < MAX_INT else MAX_INT
-        self._units.append(UNIT.pack(key_hash, physical_offset, seconds, previous))
-        self._slots[slot] = self.count
-        self.used_slots += previous == 0
-        self.count += 1
+        self._units.append(pack_unit(key_hash, physical_offset, seconds, previous))
+        self._slots[slot] = count
+        self.count = count + 1
         self.end_timestamp, self.end_offset = store_timestamp, physical_offset
 
     def write(self) -> None:
@@ -135,8 +140,9 @@ class OpenIndex:
             self._is_dirty = True
             first = self.count - len(self._units)
             write_at(self._handle, memoryview(b"".join(self._units)), self._units_at + first * UNIT.size)
+            table, set_slot = self.table, SLOT.pack_into
             for slot, unit in self._slots.items():
-                SLOT.pack_into(self.table, HEADER.size + slot * SLOT.size, unit)
+                set_slot(table, SLOTS_AT + slot * SLOT_SIZE, unit)
             self._write_header()
         self._units.clear()
         self._slots.clear()

@@ -14,7 +14,7 @@ from typing import Final
 from dledger.broker.files import make_directory, storing, sync_directory
 from dledger.broker.index_files import OpenIndex
 from dledger.errors import PathError
-from dledger.rocketmq.index_file import DEFAULT_SLOTS, DEFAULT_UNITS, key_hash
+from dledger.rocketmq.index_file import DEFAULT_SLOTS, DEFAULT_UNITS, KeyHashes
 
 __all__ = ["IndexService", "now_ms"]
 
@@ -50,6 +50,7 @@ class IndexService:
         """
         self.directory = directory
         self._slots, self._units, self._clock = slots, units, clock
+        self._hashes = KeyHashes()
         self._names = index_names(directory)
         self._last = self._open(self._names[-1]) if self._names else None
         self._end, self._put = -1, 0
@@ -97,7 +98,8 @@ class IndexService:
             DiskFull, StorageError: a new file cannot be made.
         """
         if physical_offset >= self._end:
-            self.put_hashes([key_hash(topic, key) for key in keys], physical_offset, store_timestamp)
+            hash_of = self._hashes.of
+            self.put_hashes([hash_of(topic, key) for key in keys], physical_offset, store_timestamp)
 
     def put_hashes(self, hashes: Sequence[int], physical_offset: int, store_timestamp: int) -> None:
         """As `put`, with the hashes of the keys."""
@@ -109,7 +111,7 @@ class IndexService:
             self._end, self._put = physical_offset, 0
         for one in hashes:
             file = self._last
-            if file is None or file.is_full:
+            if file is None or file.count >= file.capacity:
                 file = self._next()
             file.put(one, physical_offset, store_timestamp)
             self._put += 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from dledger.broker.consume_queues import ConsumeQueues
@@ -19,17 +20,15 @@ from dledger.broker.mapped_files import MappedFileQueue
 from dledger.checksum import crc32
 from dledger.errors import FormatError
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL
+from dledger.rocketmq.append_hook import BORN_V6, COMMON_SIZE, STORED_AT
 from dledger.rocketmq.message import (
     CRC_MASK,
-    HEAD,
     INT16,
-    INT32,
     INT64,
     MAGIC_V1,
     MAGIC_V2,
     MIN_MESSAGE,
     V6_FLAGS,
-    SysFlag,
     Transaction,
     lay_out,
 )
@@ -56,6 +55,9 @@ IN_QUEUE: Final = (int(Transaction.NONE), int(Transaction.COMMIT))
 MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 MANY: Final = 10_000
 """So many topics and tags are remembered; more begin anew."""
+FIELDS: Final = struct.Struct(">iIIi4xqqi16xq20xi")
+"""Of a message with IPv4 hosts: size, magic, CRC, queue id, queue offset, place, flags, store time, and body size."""
+assert FIELDS.size == COMMON_SIZE
 LEAST_ENTRY: Final = HEADER_SIZE + MIN_MESSAGE
 
 
@@ -75,6 +77,10 @@ class DispatchRequest(NamedTuple):
     sys_flag: int
 
 
+new_request = partial(tuple.__new__, DispatchRequest)
+"""Of a tuple of its fields, in half the time that its own way takes."""
+
+
 class Dispatcher:
     """Reads messages out of bytes of a log."""
 
@@ -85,7 +91,7 @@ class Dispatcher:
         """
         self._delays = delay_levels_ms
         self._check = check
-        self._tags: dict[str, int] = {}
+        self._tags = {"": 0}
         self._topics: dict[bytes, str] = {}
 
     def requests(self, data: Buffer, start: int, file_end: int) -> tuple[list[DispatchRequest], int]:
@@ -132,37 +138,47 @@ class Dispatcher:
             at = end
         return found, start + at
 
-    def _request(self, view: memoryview, at: int, end: int, start: int) -> DispatchRequest | None:
-        """A message whose size and magic have been seen; None where something else about it is wrong."""
-        size, magic, crc, queue_id, _, queue_offset, physical, sys_flag, _ = HEAD.unpack_from(view, at)
-        if physical != at + start or size != end - at or size < MIN_MESSAGE:
+    def message(self, data: Buffer, place: int) -> DispatchRequest | None:
+        """The message that these bytes are, all of them, at this offset in the log; None where they are none."""
+        return self._request(data, 0, len(data), place) if len(data) >= MIN_MESSAGE else None
+
+    def _request(self, view: Buffer, at: int, end: int, start: int) -> DispatchRequest | None:
+        """A message of a size that can be; None where something about it is wrong."""
+        size, magic, crc, queue_id, queue_offset, physical, sys_flag, stored, body_size = FIELDS.unpack_from(view, at)
+        if physical != at + start or size != end - at:
             return None
         if magic == MAGIC_V1 and not sys_flag & V6_FLAGS:
-            body, stored_at = at + 88, at + 56
-            body_end = body + INT32.unpack_from(view, at + 84)[0]
+            body = at + COMMON_SIZE
+            body_end = body + body_size
             if not body <= body_end <= end - 3:
                 return None
-            topic_at = body_end + 1
-            properties_at = topic_at + view[body_end] + 2
-            if properties_at > end or properties_at + INT16.unpack_from(view, properties_at - 2)[0] != end:
+            rest = bytes(view[body_end:end])
+            topic_end = 1 + rest[0]
+            properties_at = topic_end + 2
+            if properties_at > len(rest) or properties_at + INT16.unpack_from(rest, topic_end)[0] != len(rest):
                 return None
+            name, text = rest[1:topic_end], rest[properties_at:]
         else:
             try:
                 parts = lay_out(view, at, size)
             except FormatError:
                 return None
-            body, body_end, topic_at, properties_at = parts.body, parts.body_end, parts.topic, parts.properties
-            stored_at = at + (68 if sys_flag & SysFlag.BORN_HOST_V6 else 56)
+            body, body_end = parts.body, parts.body_end
+            name, text = bytes(view[parts.topic : parts.topic_end]), bytes(view[parts.properties : end])
+            if sys_flag & BORN_V6:
+                (stored,) = INT64.unpack_from(view, at + STORED_AT + 12)
         if self._check and body_end > body and crc32(view[body:body_end]) & CRC_MASK != crc:
             return None
-        (stored,) = INT64.unpack_from(view, stored_at)
         try:
-            topic = self._topic(view[topic_at : properties_at - 2].tobytes())
-            properties = parse_properties(str(view[properties_at:end], "utf-8"))
+            topic = self._topics.get(name) or self._topic(name)
+            properties = parse_properties(text.decode())
         except UnicodeDecodeError:
             return None
-        code = self._tags_code(topic, properties, stored)
-        return DispatchRequest(topic, queue_id, physical, size, code, stored, queue_offset, keys(properties), sys_flag)
+        code = self._tags.get(properties.get(TAGS, ""))
+        if code is None or topic == SCHEDULE_TOPIC:
+            code = self._tags_code(topic, properties, stored)
+        words = keys(properties)
+        return new_request((topic, queue_id, physical, size, code, stored, queue_offset, words, sys_flag))
 
     def _topic(self, name: bytes) -> str:
         """The same string for a topic each time."""
@@ -178,13 +194,11 @@ class Dispatcher:
             level = min(int(text), len(self._delays))
             if level > 0:
                 return stored + self._delays[level - 1]
-        tags = properties.get(TAGS)
-        if not tags:
-            return 0
+        tags = properties.get(TAGS, "")
         code = self._tags.get(tags)
         if code is None:
             if len(self._tags) >= MANY:
-                self._tags.clear()
+                self._tags = {"": 0}
             code = self._tags[tags] = java_hash(tags)
         return code
 

@@ -249,9 +249,14 @@ class Dispatched:
             StorageError: the disk failed.
         """
         requests: list[DispatchRequest] = []
+        message = self._dispatcher.message
         for entry in entries:
             if entry.magic == MAGIC_NORMAL:
-                requests += self._requests(entry)
+                request = message(entry.body, entry.pos + HEADER_SIZE)
+                if request is not None:
+                    requests.append(request)
+                else:
+                    requests += self._requests(entry)
         try:
             self._reput.put(requests)
         except FormatError as error:
