@@ -253,3 +253,19 @@ def test_first_entry_of_a_retained_log_is_checked_too(kit, disk):
         disk.flip(path, offset, 0x04)
         assert begin in [problem["index"] for problem in problems], offset
     assert verify_store(kit.root, disk)["begin_index"] == begin
+
+
+@pytest.mark.parametrize("beyond", [0, 20], ids=["behind its last entry", "in zeros"])
+def test_verify_says_where_a_file_that_was_cut_short_ends(kit, disk, beyond):
+    """Opening makes it as long as it was; until then its missing zeros are no sound end of the log."""
+    store = kit.open(disk)
+    end = kit.fill(store, [200] * 3)[-1].end_pos
+    store.close()
+    path = kit.root / "data" / f"{0:020d}"
+    inode = disk.names[path]
+    del inode.written[end + beyond :], inode.durable[end + beyond :]
+    reasons = {(problem["pos"], problem["reason"]) for problem in verify_store(kit.root, disk)["problems"]}
+    assert reasons == {
+        (0, f"has {end + beyond} bytes where the largest file has {kit.segment}"),
+        (end, "behind the last entry: the file ends here"),
+    }
