@@ -97,6 +97,18 @@ def test_B9_any_set_of_sectors_of_an_unsynced_write_may_be_missing(kit, page, pa
         assert verify_store(kit.root, disk)["problems"] == []
 
 
+def test_a_damaged_header_at_the_begin_of_a_file_is_no_padding(kit, disk):
+    """There is none at that place: who took it for one would look for the entry in the next file."""
+    store = kit.open(disk)
+    entry = kit.fill(store, [400, 400, 400])[2]
+    assert entry.pos == kit.segment
+    for byte in range(4):
+        there = disk.content(data_file(kit, 1))[byte]
+        disk.flip(data_file(kit, 1), byte, there ^ 0xFF)
+    with pytest.raises(CorruptEntry, match=f"entry 2 at pos {kit.segment} in .*{kit.segment}: its header is damaged"):
+        store.read(Index(2), 10_000)
+
+
 def test_B8_damage_in_what_was_synced_is_kept_and_reported_and_never_served(kit):
     """At each byte of an entry in the middle, at the end of a file, and of the last one: the node's log stays as long
     as it was, so it does not vote as if it were shorter."""
