@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import CorruptEntry
-from dledger.messages.entry import LogEnd
+from dledger.messages.entry import LogEnd, parse, stamp, stamp_all
 from dledger.store.files import RealDisk
 from dledger.store.keeper import Keeping
 from dledger.store.memory_disk import SECTOR, MemoryDisk
+from dledger.store.rules import check_append
 from dledger.store.scan import Bad, Finish, Good, Padding, Walker
 from dledger.store.segments import SegmentFiles, first_nonzero
 from dledger.store.terms import TermTable, find_terms
@@ -52,6 +53,21 @@ def test_term_table_follows_cuts_at_both_ends():
     assert table.pairs == ((1, 3), (4, 5))
     table.drop_front(Index(5))
     assert table.pairs == ((4, 5),)
+
+
+def test_entries_that_are_stamped_at_once_are_those_stamped_one_by_one_and_a_store_takes_them():
+    before = stamp(LogEnd(), Term(1), 1, b"first", 512)
+    bodies = [b"x" * size for size in (0, 1, 100, 200, 120, 7, 456, 3)]
+    entries, end = [], LogEnd.after(before)
+    for body in bodies:
+        entries.append(stamp(end, Term(3), 2, body, 512))
+        end = LogEnd.after(entries[-1])
+    assert stamp_all(LogEnd.after(before), Term(3), 2, bodies, 512) == entries
+    assert len({entry.pos // 512 for entry in entries}) > 2
+    check_append(LogEnd.after(before), entries, 512, Term(3))
+    assert [parse(bytes(entry.header) + bytes(entry.body)) for entry in entries] == entries
+    with pytest.raises(ValueError, match="does not fit"):
+        stamp_all(end, Term(3), 2, [b"", b"x" * 457], 512)
 
 
 def test_walk_passes_entries_padding_and_damage(kit, disk):

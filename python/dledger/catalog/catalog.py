@@ -89,7 +89,9 @@ class Catalog:
 
     def apply_message(self, index: int, topic: str, queue_id: int, queue_offset: int, store_ms: int) -> None:
         """A message of a RocketMQ commit log is committed; see `Queues.add`."""
-        self._advance(index)
+        if index <= self.applied_index:
+            self._advance(index)
+        self.applied_index = index  # type: ignore[assignment]
         self.queues.add(topic, queue_id, queue_offset, store_ms)
 
     def apply_data(self, index: int, pos: int, size: int, header: BodyHeader, crc: int) -> DataResult:

@@ -154,13 +154,14 @@ class Follower:
         end_pos, chain_crc = log.end.end_pos, log.end.chain_crc
         is_known = log.end_is_known
         for entry in entries:
+            size = entry.size
             if is_known and not (
-                entry.pos == place(end_pos, entry.size, segment_bytes) and chain_is_sound(entry, chain_crc)
+                entry.pos == place(end_pos, size, segment_bytes) and chain_is_sound(entry, chain_crc)
             ):
                 return False
             if not body_is_sound(entry):
                 return False
-            end_pos, chain_crc, is_known = entry.end_pos, entry.chain_crc, True
+            end_pos, chain_crc, is_known = entry.pos + size, entry.chain_crc, True
         return True
 
     def _refuse(self, request: PushEntryRequest, index: Index) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dledger.messages.codes import Code
-from dledger.messages.entry import MAGIC_NOOP, Entry, LogEnd, stamp
+from dledger.messages.entry import MAGIC_NOOP, Entry, stamp_all
 from dledger.messages.peer import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -213,16 +213,12 @@ class Leader:
 
     def _append(self, bodies: Sequence[Buffer], magic: int) -> int:
         core = self.core
-        begin = end = core.log.end
+        begin = core.log.end
         assert core.log.end_is_known, "the caller has not told where the log ends after a cut"
-        entries = []
-        for body in bodies:
-            entry = stamp(end, core.term, magic, body, core.config.segment_bytes)
-            entries.append(entry)
-            end = LogEnd.after(entry)
+        entries = stamp_all(begin, core.term, magic, bodies, core.config.segment_bytes)
         core.log.append(entries)
         core.out.append.extend(entries)
-        return end.end_pos - begin.end_pos
+        return entries[-1].end_pos - begin.end_pos
 
     def _dispatch(self, now_ms: int) -> None:
         for dispatcher in self.dispatchers.values():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
+from functools import lru_cache
 from typing import Final
 
 from dledger.checksum import crc32
@@ -30,10 +31,15 @@ from dledger.types import Buffer, frozen
 
 __all__ = ["Stored", "Unplaced", "check_messages", "read_stored", "write_place"]
 
-COMMON: Final = struct.Struct(">iIIiiqqiq8xq8xiqi")
+COMMON_SIZE: Final = MIN_MESSAGE - 3
 """A message of version 1 with IPv4 hosts, up to its body."""
-COMMON_SIZE: Final = COMMON.size
-assert COMMON_SIZE == MIN_MESSAGE - 3
+PUT: Final = struct.Struct(">iIIi20xi44xi")
+"""What is checked of it when it is put: size, magic, CRC, queue id, flags, and body size."""
+PLACED: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
+"""What is read back: size, magic, queue id, queue offset, place, flags, store time, and body size."""
+assert PUT.size == PLACED.size == COMMON_SIZE
+MANY: Final = 10_000
+"""So many topics' names are remembered."""
 LONGEST_TOPIC: Final = MAX_TOPIC[MAGIC_V1]
 QUEUE_OFFSET_AT: Final = 20
 OFFSETS: Final = struct.Struct(">qq")
@@ -109,25 +115,36 @@ def _common(view: memoryview, at: int, end: int) -> Unplaced | None:
     """A sound message of the common shape; None for any other, and for what is not sound."""
     if end - at < MIN_MESSAGE:
         return None
-    size, magic, crc, queue_id, _, _, _, sys_flag, _, _, _, _, body_size = COMMON.unpack_from(view, at)
+    size, magic, crc, queue_id, sys_flag, body_size = PUT.unpack_from(view, at)
     if magic != MAGIC_V1 or sys_flag & EITHER_V6 or not MIN_MESSAGE <= size <= end - at or queue_id < 0:
         return None
     body = at + COMMON_SIZE
-    topic = body + body_size + 1
+    body_end = body + body_size
     stop = at + size
-    if body_size < 0 or topic + 2 > stop or (body_size and crc32(view[body : topic - 1]) & CRC_MASK != crc):
+    if body_size < 0 or body_end + 3 > stop or (body_size and crc32(view[body:body_end]) & CRC_MASK != crc):
         return None
-    properties = topic + view[topic - 1] + 2
-    if view[topic - 1] > LONGEST_TOPIC or properties > stop:
+    rest = bytes(view[body_end:stop])
+    topic_end = 1 + rest[0]
+    if rest[0] > LONGEST_TOPIC or topic_end + 2 > len(rest):
         return None
-    if properties + INT16.unpack_from(view, properties - 2)[0] != stop:
+    if topic_end + 2 + INT16.unpack_from(rest, topic_end)[0] != len(rest):
         return None
+    name = topic_name(rest[1:topic_end])
     try:
-        name = str(view[topic : properties - 2], "utf-8")
-        str(view[properties:stop], "utf-8")
+        rest[topic_end + 2 :].decode()
     except UnicodeDecodeError:
         return None
-    return Unplaced(at, size, name, queue_id, sys_flag) if TOPIC.fullmatch(name) else None
+    return None if name is None else Unplaced(at, size, name, queue_id, sys_flag)
+
+
+@lru_cache(MANY)
+def topic_name(name: bytes) -> str | None:
+    """The topic that these bytes name; None where a topic cannot be named so."""
+    try:
+        topic = name.decode()
+    except UnicodeDecodeError:
+        return None
+    return topic if TOPIC.fullmatch(topic) else None
 
 
 def _unplaced(view: memoryview, at: int) -> Unplaced:
@@ -166,15 +183,16 @@ def read_stored(body: Buffer, physical_offset: int) -> Stored | None:
     length = len(body)
     if length < MIN_MESSAGE:
         return None
-    size, magic, _, queue_id, _, queue_offset, says, sys_flag, _, store_ms, _, _, body_size = COMMON.unpack_from(body)
+    size, magic, queue_id, queue_offset, says, sys_flag, store_ms, body_size = PLACED.unpack_from(body)
     if size != length or says != physical_offset:
         return None
     if magic == MAGIC_V1 and not sys_flag & EITHER_V6:
         topic = COMMON_SIZE + body_size + 1
         if body_size < 0 or topic + 2 > size:
             return None
-        topic_end = topic + body[topic - 1]
-        if body[topic - 1] > LONGEST_TOPIC or topic_end + 2 > size:
+        topic_size = body[topic - 1]
+        topic_end = topic + topic_size
+        if topic_size > LONGEST_TOPIC or topic_end + 2 > size:
             return None
         if topic_end + 2 + INT16.unpack_from(body, topic_end)[0] != size:
             return None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, decode_header
+from dledger.batch.header import BODY_HEADER_SIZE, BODY_MAGIC, BodyHeader, Kind, decode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
@@ -113,13 +113,13 @@ class Applier:
         self._loop.call_soon(self._next)
 
     def _apply(self, entries: tuple[Entry, ...]) -> None:
-        for entry in entries:
-            try:
+        try:
+            for entry in entries:
                 self._apply_one(entry)
-            except Exception as error:  # an order that cannot be, or the topic index's disk
-                self._stopped = True  # what failed once is never tried again (D2)
-                self._on_failure(error)
-                return
+        except Exception as error:  # an order that cannot be, or the topic index's disk
+            self._stopped = True  # what failed once is never tried again (D2)
+            self._on_failure(error)
+            return
         self._on_pass()
 
     def _apply_one(self, entry: Entry) -> None:
@@ -128,7 +128,7 @@ class Applier:
         result: DataResult | CommandResult | None = None
         if entry.magic == MAGIC_NORMAL:
             header = self._known_header(entry)
-        if header is None and entry.magic == MAGIC_NORMAL:
+        if header is None and entry.magic == MAGIC_NORMAL and entry.body[:2] == BODY_MAGIC:
             with suppress(ValueError):  # else it is somebody's, e.g. of DLedger itself: it has a place, no records
                 header = decode_header(entry.body)
         if header is None:

@@ -139,13 +139,15 @@ class Puts:
 
     def _place(self, put: Put, settled: Settled, end_pos: int, host: bytes) -> int:
         """The append hook, for the messages of one request; where the log ends behind them."""
+        view, store_ms, segment_bytes = put.view, put.store_ms, self._segment_bytes
         for message in put.messages:
-            pos = place(end_pos, HEADER_SIZE + message.size, self._segment_bytes)
+            size = message.size
+            physical = place(end_pos, HEADER_SIZE + size, segment_bytes) + HEADER_SIZE
             offset = settled.take(message.topic, message.queue_id) if message.has_unit else 0
-            write_place(put.view, message, offset, pos + HEADER_SIZE, put.store_ms, host)
+            write_place(view, message, offset, physical, store_ms, host)
             put.queue_offsets.append(offset)
-            put.physical_offsets.append(pos + HEADER_SIZE)
-            end_pos = pos + HEADER_SIZE + message.size
+            put.physical_offsets.append(physical)
+            end_pos = physical + size
         return end_pos
 
     def _note(self, accepted: list[Put], entries: tuple[Entry, ...]) -> None:
