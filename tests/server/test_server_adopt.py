@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,12 @@ from dledger.rocketmq.message import Message, Transaction, decode_message, encod
 from dledger.server import reput
 from dledger.server.adopting import adopt, plan_adoption
 from dledger.server.dispatched import MARK_FILE, ROOT
-from dledger.types import NodeId
+from dledger.store.file_store import open_store as open_log
+from dledger.types import Index, NodeId
 
 Play = Callable[..., None]
 KIB = 1 << 10
-SIZES = {"segment_bytes": 64 * KIB, "index_file_bytes": 32 * KIB, "max_body_bytes": 16 * KIB, "election_ms": 300}
+SIZES = {"segment_bytes": 64 * KIB, "index_file_bytes": 32 * KIB, "max_body_bytes": 16 * KIB}
 OLD = 400
 
 
@@ -78,12 +80,17 @@ def adopted(old: Path, folder: Path, name: str = "n0", group: str = "test") -> P
     return root
 
 
-async def start(group: Any, old: Path, *names: str, adopting: bool = True, **settings: Any) -> None:
-    """Start these members, or all, each behind a copy of the old log."""
+async def start(
+    group: Any, old: Path, *names: str, adopting: bool = True, settled: bool = True, **settings: Any
+) -> None:
+    """Start these members, or all, each behind a copy of the old log; ``settled``: with its messages in the queues."""
     for name in names or group.config.members:
         if adopting:
             adopted(old, group.folder, name)
         await group.start(name, directory=group.folder / f"store-{name}" / f"dledger-{name}", **settings)
+        files = group.nodes[NodeId(name)].application.reput.files
+        if settled:
+            await group.until(lambda files=files: files._is_open and not files.is_behind)
 
 
 async def put(client: Any, *messages: Message) -> Any:
@@ -149,6 +156,8 @@ def test_old_and_new_messages_are_one_log_by_place_queue_offset_and_key(play: Pl
         await start(group, old)
         client = await group.client()
         await check(client, 0)
+        told = {node.application.status()["old_commit_log"]["fingerprint"] for node in group.nodes.values()}
+        assert told == {f"{examine(old).fingerprint:08x}"}
         answer = await put(client, *more(1000, 8))
         assert answer.queue_offsets == (100, 100, 100, 100, 101, 101, 101, 101)
         border = Adopted.load(group.nodes[NodeId("n0")].node.directory).divided_offset
@@ -190,7 +199,7 @@ def test_a_node_that_is_killed_while_it_puts_the_old_messages_goes_on_with_them(
         root = adopted(old, group.folder)
         shutil.rmtree(root / "dledger-n0" / ROOT)
         for stop in (group.kill, group.stop):
-            await start(group, old, adopting=False)
+            await start(group, old, adopting=False, settled=False)
             files = group.nodes[NodeId("n0")].application.reput.files
             await group.until(lambda files=files: files._is_open and files._old_at)
             assert files.is_behind
@@ -344,6 +353,37 @@ def test_a_member_that_joins_when_the_old_log_is_gone_gets_the_queue_offsets_wit
     play(story, start=False, commit_log="rocketmq", **settings, **SIZES)
 
 
+def test_a_node_whose_log_begins_further_on_than_the_old_one_ends_shows_no_old_messages_any_more(
+    play: Play, old: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after taking over another node's state, which has let go of the first entries."""
+
+    async def story(group: Any) -> None:
+        await start(group, old)
+        client = await group.client()
+        for first in range(1000, 1700, 50):
+            await put(client, *more(first, 50))
+        node = group.nodes[NodeId("n0")].node
+        await group.stop()
+        store = open_log(group.config, replace(node, retention_bytes=64 * KIB))
+        store.retain(Index(store.end.position.index - 60), 0)
+        begin = store.begin.end_pos
+        store.close()
+        await start(group, old, adopting=False)
+        assert begin > Adopted.load(node.directory).divided_offset
+        client = await group.client()
+        assert await view(client, place_of(old, 3)) is Code.OFFSET_OUT_OF_RANGE
+        assert "the old messages are not shown any more" in caplog.text
+        found = await pull(client, "orders", 0)
+        assert found[0].physical_offset > begin
+        assert number_of(found[-1]) == 1696
+        assert old_files(group.folder / "store-n0")
+        await put(client, message(1700, "orders", 0))
+        assert (await pull(client, "orders", 0))[-1].queue_offset == found[-1].queue_offset + 1
+
+    play(story, 1, start=False, commit_log="rocketmq", **SIZES)
+
+
 def rewrite(path: Path, **values: Any) -> dict[str, Any]:
     """Change a JSON file; what it said before."""
     before: dict[str, Any] = json.loads(path.read_text())
@@ -353,7 +393,7 @@ def rewrite(path: Path, **values: Any) -> dict[str, Any]:
 
 def test_a_node_does_not_start_where_the_old_log_is_not_as_it_was_adopted(play: Play, old: Path) -> None:
     async def refused(group: Any, text: str) -> None:
-        await start(group, old, adopting=False)
+        await start(group, old, adopting=False, settled=False)
         with pytest.raises(PathError, match=text):
             async with asyncio.timeout(20):
                 await group.nodes[NodeId("n0")].wait_failed()

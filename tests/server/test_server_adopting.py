@@ -106,6 +106,17 @@ def test_the_first_entry_lies_where_the_old_log_ends_and_is_the_same_on_every_me
     assert bodies[0] == bodies[1]
 
 
+def test_old_logs_that_differ_in_one_body_make_different_first_entries(tmp_path: Path) -> None:
+    bodies = []
+    for text in (b"one", b"two"):
+        root = tmp_path / text.decode()
+        with MessageStore(root, file_size=SIZE, index=False, clock=lambda: 1_790_000_000_000) as store:
+            store.put_messages([Message("orders", b"same"), Message("orders", text)])
+        bodies.append(plan_of(root).first_body)
+    assert bodies[0] != bodies[1]
+    assert len(bodies[0]) == len(bodies[1])
+
+
 def test_a_store_of_another_group_or_node_or_of_ledger_mode_is_not_adopted_again(root: Path, tmp_path: Path) -> None:
     adopt(plan_of(root))
     for group, name in (("other", "n0"), ("test", "n1")):
@@ -190,3 +201,59 @@ def test_a_copy_of_a_member_that_has_lost_its_oldest_files_is_adopted_alike(root
     other = plan_of(tmp_path / "other", name="n1")
     assert other.adoption.starts == plan.adoption.starts[1:]
     assert other.first_body == plan.first_body
+
+
+def test_everything_is_on_the_disk_before_the_directory_has_its_name(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsynced: dict[Path, str] = {}
+    left: list[dict[Path, str]] = []
+
+    def path_of(handle: int) -> Path:
+        return Path(f"/proc/self/fd/{handle}").readlink()
+
+    def written(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(handle: int, *args: Any) -> Any:
+            unsynced[path_of(handle)] = name
+            return real(handle, *args)
+
+        monkeypatch.setattr(os, name, call)
+
+    def synced(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(handle: int) -> Any:
+            unsynced.pop(path_of(handle), None)
+            return real(handle)
+
+        monkeypatch.setattr(os, name, call)
+
+    def named(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(source: Any, target: Any, **kwargs: Any) -> Any:
+            if Path(target).name == "dledger-n0":
+                left.append({path: why for path, why in unsynced.items() if path.exists() and path != root})
+            if unsynced.pop(Path(source), None):
+                unsynced[Path(target)] = "written under another name"
+            unsynced[Path(target).parent] = name
+            return real(source, target, **kwargs)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("pwrite", "pwritev", "ftruncate", "posix_fallocate"):
+        written(name)
+    synced("fsync"), synced("fdatasync")
+    named("rename"), named("replace")
+    make = os.mkdir
+
+    def made(path: Any, *args: Any) -> None:
+        make(path, *args)
+        unsynced[Path(path).parent] = "mkdir"
+
+    monkeypatch.setattr(os, "mkdir", made)
+    adopt(plan_of(root))
+    assert left == [{}]
+    assert {path for path in unsynced if root in path.parents or path == root} <= {root / "lock"}

@@ -130,8 +130,13 @@ class OldCommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Of the first byte that is kept; `divided_offset` when none is."""
-        return self.divided_offset if self.files.is_empty else self.files.min_offset
+        """Of the first byte that is kept; `divided_offset` when none is. Any thread may ask."""
+        return next(iter(self.files.starts), self.divided_offset)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal on all members."""
+        return f"{self._adopted.fingerprint:08x}"
 
     @property
     def is_gone(self) -> bool:

@@ -187,5 +187,7 @@ class ReputMessageService:
         values: dict[str, Any] = {"dispatched_index": self.dispatched_index}
         old = self.files.old
         if old is not None:
-            values["old_commit_log"] = {"min_offset": old.min_offset, "divided_offset": old.divided_offset}
+            values["old_commit_log"] = {
+                "min_offset": old.min_offset, "divided_offset": old.divided_offset, "fingerprint": old.fingerprint,
+            }  # fmt: skip
         return values
