@@ -97,8 +97,12 @@ class IndexService:
         Raises:
             DiskFull, StorageError: a new file cannot be made.
         """
-        if physical_offset >= self._end:
-            hash_of = self._hashes.of
+        hash_of, file = self._hashes.of, self._last
+        if physical_offset > self._end and keys and file is not None and file.count + len(keys) <= file.capacity:
+            for key in keys:
+                file.put(hash_of(topic, key), physical_offset, store_timestamp)
+            self.note(physical_offset, len(keys))
+        elif physical_offset >= self._end:
             self.put_hashes([hash_of(topic, key) for key in keys], physical_offset, store_timestamp)
 
     def put_hashes(self, hashes: Sequence[int], physical_offset: int, store_timestamp: int) -> None:

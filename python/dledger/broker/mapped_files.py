@@ -64,6 +64,8 @@ class MappedFileQueue:
         self.directory = directory
         self.file_size = file_size
         self._handles = FileHandles() if handles is None else handles
+        self._named = (-1, directory)
+        """The file whose path was asked for last: where it begins, and its path."""
         self._starts = self._found()
         self._end = self._starts[-1] + file_size if self._starts else 0
         self._flushed = self._end
@@ -96,7 +98,11 @@ class MappedFileQueue:
 
     def path(self, start: int) -> Path:
         """The file that begins at this offset."""
-        return self.directory / f"{start:0{NAME_DIGITS}d}"
+        begin, path = self._named  # both at once, for other threads ask too; to make a path takes longer than to write
+        if begin != start:
+            path = self.directory / f"{start:0{NAME_DIGITS}d}"
+            self._named = (start, path)
+        return path
 
     @property
     def starts(self) -> list[int]:

@@ -47,6 +47,7 @@ class Put:
     first: Index = Index(-1)
     last: Index = Index(-1)
     store_ms: int = 0
+    store_host: str = ""
     queue_offsets: list[int] = field(default_factory=list)
     physical_offsets: list[int] = field(default_factory=list)
 
@@ -111,10 +112,11 @@ class Puts:
             return
         settled = self._settle()
         store_ms = settled.store_ms = max(settled.store_ms, self._environment.wall_ms())
-        host, end_pos = self._store_host().encode(), self._driver.raft.end.end_pos
+        host, end_pos = self._store_host(), self._driver.raft.end.end_pos
+        encoded, shown = host.encode(), str(host)
         for put in accepted:
-            put.store_ms = store_ms
-            end_pos = self._place(put, settled, end_pos, host)
+            put.store_ms, put.store_host = store_ms, shown
+            end_pos = self._place(put, settled, end_pos, encoded)
         bodies = [put.view[m.at : m.at + m.size] for put in accepted for m in put.messages]
         try:
             ready = self._driver.propose(bodies)
@@ -215,10 +217,9 @@ class Puts:
 
     def _reply(self, put: Put, code: Code, message: str = "") -> None:
         if code is Code.SUCCESS:
-            host = self._store_host()
             answer = PutMessageResponse(
                 code=code, physical_offsets=tuple(put.physical_offsets), queue_offsets=tuple(put.queue_offsets),
-                store_timestamp=put.store_ms, store_host=str(host),
+                store_timestamp=put.store_ms, store_host=put.store_host,
             )  # fmt: skip
         else:
             raft = self._driver.raft
