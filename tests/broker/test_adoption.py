@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dledger.broker.adoption import close_last_file, copy_store
+from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.examine import examine
 from dledger.broker.message_store import MessageStore
 from dledger.broker.old_commit_log import Adopted, OldCommitLog
@@ -67,6 +69,21 @@ def test_queues_go_on_behind_their_last_message_and_where_the_log_has_none_behin
     assert found.queues["gone"] == {0: 3}
     (root / "consumequeue" / "orders" / "0").rename(root / "kept")
     assert examine(root).queues["orders"][0] == expected["orders", 0]
+
+
+def test_queues_of_topics_that_were_deleted_are_told(tmp_path: Path) -> None:
+    root = make_store(tmp_path, 40)
+    assert examine(root).reborn == []
+    shutil.rmtree(root / "consumequeue" / "orders" / "1")
+    shutil.rmtree(root / "consumequeue" / "bills")
+    queues = ConsumeQueues(root / "consumequeue")  # of the topic that was made again: its first message has offset 0
+    assert queues.put("bills", 0, 0, 15_000, 100, 0)
+    queues.flush()
+    found = examine(root)
+    assert found.reborn == ["bills/0", "bills/1", "orders/1"]
+    assert found.queues == {"bills": {0: 10, 1: 10}, "orders": {0: 10, 1: 10}}
+    shutil.rmtree(root / "consumequeue")
+    assert examine(root).reborn == []
 
 
 def test_queues_that_reach_further_than_the_log_say_that_it_has_lost_its_end(tmp_path: Path) -> None:

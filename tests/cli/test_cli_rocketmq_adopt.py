@@ -97,6 +97,7 @@ def test_a_store_that_a_broker_holds_is_refused(store: Path) -> None:
 
 
 def test_arguments_that_cannot_be_are_refused(store: Path) -> None:
-    for args in (("--self-id", "../n0"), ("--group", "a b"), ("--index-file-bytes", "33")):
+    within = str(store / "copy")
+    for args in (("--self-id", "../n0"), ("--group", "a b"), ("--index-file-bytes", "33"), ("--to", within)):
         assert isinstance(run(store, *args, "--yes").exception, ConfigError)
     assert not list(store.glob("*n0*"))

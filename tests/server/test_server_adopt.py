@@ -151,7 +151,9 @@ def more(first: int, count: int) -> list[Message]:
     return [message(n, ("orders", "bills")[n % 2], n // 2 % 2) for n in range(first, first + count)]
 
 
-def test_old_and_new_messages_are_one_log_by_place_queue_offset_and_key(play: Play, old: Path) -> None:
+def test_old_and_new_messages_are_one_log_by_place_queue_offset_and_key(
+    play: Play, old: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(group: Any) -> None:
         await start(group, old)
         client = await group.client()
@@ -163,6 +165,10 @@ def test_old_and_new_messages_are_one_log_by_place_queue_offset_and_key(play: Pl
         border = Adopted.load(group.nodes[NodeId("n0")].node.directory).divided_offset
         assert min(answer.physical_offsets) > border
         await check(client, 8)
+        await group.stop()
+        await start(group, old, adopting=False)
+        await check(await group.client(), 8)
+        assert "are made from entry" not in caplog.text, "queues that an adoption or a node has made are not made again"
 
     play(story, start=False, commit_log="rocketmq", **SIZES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -15,7 +16,7 @@ from dledger.broker.adoption import copy_store
 from dledger.broker.examine import examine
 from dledger.broker.message_store import MessageStore
 from dledger.broker.old_commit_log import Adopted
-from dledger.errors import PathError
+from dledger.errors import DLedgerError, PathError
 from dledger.messages.command import AdoptCommitLog
 from dledger.rocketmq.message import Message
 from dledger.server.adopting import Plan, adopt, plan_adoption
@@ -257,3 +258,21 @@ def test_everything_is_on_the_disk_before_the_directory_has_its_name(
     adopt(plan_of(root))
     assert left == [{}]
     assert {path for path in unsynced if root in path.parents or path == root} <= {root / "lock"}
+
+
+def test_an_adoption_without_room_leaves_the_store_as_it_was_and_nothing_in_the_way(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, plan = files_of(root), plan_of(root)
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(DLedgerError):
+            adopt(plan)
+    assert files_of(root) == before
+    assert not list(root.glob("*n0*"))
+    adopt(plan)
+    assert plan_of(root).is_done

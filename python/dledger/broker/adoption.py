@@ -44,6 +44,8 @@ class Adoption:
     """Store time of the last message, milliseconds since 1970."""
     queues: dict[str, dict[int, int]] = field(default_factory=dict)
     """topic -> queue id -> queue offset of the next message, of queues that ever had one."""
+    reborn: list[str] = field(default_factory=list)
+    """Queues (``topic/queue``) of which the log has more than their consume queue: of topics that were deleted."""
     fingerprint: int = 0
     """CRC-32 of where the log ends and of the last file's messages: equal where the old logs of two members are."""
 

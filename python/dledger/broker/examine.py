@@ -119,14 +119,20 @@ def _reaches(found: Adoption, topic: str, queue_id: int, end: int) -> None:
 
 
 def _add_queues(found: Adoption) -> None:
-    """Queues of which the log has no message any more go on where their consume queue ends."""
+    """Queues of which the log has no message any more go on where their consume queue ends. Where one ends before the
+    log's last message of it, a topic of this name was deleted."""
     root = found.root / "consumequeue"
+    in_log = {(topic, queue_id): end for topic, ends in found.queues.items() for queue_id, end in ends.items()}
+    known: dict[tuple[str, int], int] = {}
     for topic in folders(root):
         for name in folders(root / topic):
             if name.isascii() and name.isdigit() and str(int(name)) == name:
-                end = _end_of_queue(root / topic / name, found.end)
+                end = known[topic, int(name)] = _end_of_queue(root / topic / name, found.end)
                 if end:
                     _reaches(found, topic, int(name), end)
+    if root.is_dir():
+        found.reborn = sorted(f"{topic}/{number}" for (topic, number), end in in_log.items()
+                              if end > known.get((topic, number), 0))  # fmt: skip
     found.queues = {topic: dict(sorted(ends.items())) for topic, ends in sorted(found.queues.items())}
 
 

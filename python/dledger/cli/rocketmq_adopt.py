@@ -48,6 +48,8 @@ def adopt(
     node_id = NodeId(check_name("node id", self_id))
     if index_file_bytes % 32:
         raise ConfigError(f"--index-file-bytes {index_file_bytes}: no multiple of 32, the size of a unit")
+    if target is not None and root.resolve() in (target.resolve(), *target.resolve().parents):
+        raise ConfigError(f"--to {target} lies in {root}, which would be copied into itself: name a place elsewhere")
     with held(root, dry_run):
         plan = plan_adoption(examine(root), group, node_id, index_file_bytes)
         describe(plan, root, target)

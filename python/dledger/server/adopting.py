@@ -79,6 +79,10 @@ class Plan:
         yield f"make {self.directory}: {node}, whose log begins at {old.divided_offset:,}"
         yield "  with entry 0, which says how far each queue has come; it must be the same on every member"
         yield f"  with consume queues and index of the {old.messages:,} old messages, which stay where they are"
+        if old.reborn:
+            some = ", ".join(old.reborn[:3]) + (f" and {len(old.reborn) - 3:,} more" if len(old.reborn) > 3 else "")
+            yield f"  where a topic was deleted its messages are back: in {some}. Of two with the same queue offset,"
+            yield "  because the topic was made again, the older one has it, and the other is found by place and key"
         yield "nothing else of the store is changed"
 
 
@@ -114,8 +118,8 @@ def adopt(plan: Plan, reput: type[Reput] = Reput) -> None:
         reput: makes consume queues and index of the old messages.
 
     Raises:
-        DiskFull: there is no room for the node's files; at most the old log's last file was closed.
-        StorageError: the disk failed.
+        DiskFull, StorageError: there is no room for the node's files, or the disk failed; at most the old log's last
+            file was closed.
     """
     if plan.is_done:
         return
@@ -124,6 +128,18 @@ def adopt(plan: Plan, reput: type[Reput] = Reput) -> None:
     with storing("remove", staged):
         if staged.exists():
             shutil.rmtree(staged)
+    try:
+        _make_node(plan, staged, reput)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)  # on a disk that is full its files are in the way
+        raise
+    with storing("rename", staged):
+        staged.rename(plan.directory)
+    sync_directory(root)
+
+
+def _make_node(plan: Plan, staged: Path, reput: type[Reput]) -> None:
+    """All of a node's files, durable, and the old log's last file closed."""
     make_directory(staged)
     old = plan.adoption
     Adopted(old.divided_offset, old.file_size, old.fingerprint).save(staged)
@@ -140,11 +156,10 @@ def adopt(plan: Plan, reput: type[Reput] = Reput) -> None:
         close_last_file(old)
         files = Dispatched(staged, now_ms, reput=reput, lock=False)
         files.open(store)
-        while files.is_behind:
-            files.put_old(PIECE_BYTES)
-        files.close(store.durable.index, clean=True)
+        try:
+            while files.is_behind:
+                files.put_old(PIECE_BYTES)
+        finally:
+            files.close(store.durable.index, clean=not files.is_behind)
     finally:
         store.close()
-    with storing("rename", staged):
-        staged.rename(plan.directory)
-    sync_directory(root)
