@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import pickle
+import threading
 from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
@@ -162,6 +163,25 @@ def test_producer_holds_back_when_enough_is_in_flight(group: Any, fast: Any) -> 
 def test_producer_sends_a_lone_record_after_linger(client: Client) -> None:
     with client.producer("t") as producer:
         assert producer.append(b"a").result() == Appended("t", 0, 0, 1)
+
+
+def test_producer_that_somebody_uses_when_linger_is_over_is_looked_at_again(group: Any, client: Client) -> None:
+    """Its user may be waiting for room, which the thread that looks makes; and two must not send at a time."""
+    with client.producer("t") as producer:
+        linger, again, times = producer._linger, threading.Event(), []
+
+        def counted() -> None:
+            times.append(len(group.requests(AppendRequest)))
+            if len(times) == 3:
+                again.set()
+            linger()
+
+        producer._linger = counted  # type: ignore[method-assign]
+        with producer._lock:
+            future = producer.append(b"a")
+            assert again.wait(20)
+        assert future.result().start == 0
+    assert times[:3] == [0, 0, 0]
 
 
 def test_producer_refuses_a_record_over_the_limit_and_goes_on(client: Client) -> None:
