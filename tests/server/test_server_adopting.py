@@ -14,12 +14,18 @@ import pytest
 
 from dledger.broker.adoption import copy_store
 from dledger.broker.examine import examine
+from dledger.broker.index_service import now_ms
 from dledger.broker.message_store import MessageStore
 from dledger.broker.old_commit_log import Adopted
 from dledger.errors import DLedgerError, PathError
 from dledger.messages.command import AdoptCommitLog
+from dledger.rocketmq.index_file import DEFAULT_SLOTS
 from dledger.rocketmq.message import Message
 from dledger.server.adopting import Plan, adopt, plan_adoption
+from dledger.server.dispatched import ROOT, Dispatched
+from dledger.store.file_store import open_settings
+from dledger.store.files import RealDisk
+from dledger.store.open_parts import StoreSettings
 from dledger.store.verify import verify_store
 from dledger.types import NodeId
 from dledger.wire import decode_command
@@ -276,3 +282,35 @@ def test_an_adoption_without_room_leaves_the_store_as_it_was_and_nothing_in_the_
     assert not list(root.glob("*n0*"))
     adopt(plan)
     assert plan_of(root).is_done
+
+
+def test_an_index_of_which_a_part_is_made_again_is_whole_only_when_that_is_done(root: Path) -> None:
+    adopt(plan_of(root))
+    node = root / "dledger-n0"
+    abort = node / ROOT / "abort"
+    abort.touch()
+    (path,) = (node / ROOT / "index").iterdir()
+    with path.open("r+b") as file:  # a power failure has torn the last units
+        file.seek(40 + 4 * DEFAULT_SLOTS + 20 * 200)
+        file.write(bytes(20 * 101))
+    settings = StoreSettings(
+        directory=node, node_id=NodeId("n0"), group="test", segment_bytes=SIZE, index_file_bytes=INDEX
+    )
+    store = open_settings(settings, RealDisk())
+    for steps in (0, 1):
+        files = Dispatched(node, now_ms)
+        files.open(store)
+        for _ in range(steps):
+            files.put_old(SIZE // 8)
+        assert files.is_behind
+        files.close(store.durable.index, clean=True)
+        assert abort.exists() is (steps == 0), "what was cut off is missing, and nothing may say that all is whole"
+    files = Dispatched(node, now_ms)
+    files.open(store)
+    while files.is_behind:
+        files.put_old(SIZE)
+    assert [len(files.index.lookup("orders", f"u{n}")) for n in range(300)] == [1] * 300
+    assert sum(queue.max_offset for _, queue in files.queues.items()) == 300
+    files.close(store.durable.index, clean=True)
+    assert not abort.exists()
+    store.close()

@@ -101,6 +101,8 @@ class Dispatched:
         self._end_pos = 0
         self._marked = NO_INDEX
         self._marked_pos = 0
+        """Up to here all was put once, whatever has to be put again before that."""
+        self._has_mark = False
         self._is_open = False
 
     def open(self, store: LogStore) -> None:
@@ -150,6 +152,8 @@ class Dispatched:
         at, end_pos = mark.index, mark.end_pos
         if at > end.position.index:  # the disk has kept more of them than of the log; the same entries come again
             at, end_pos = end.position.index, end.end_pos
+        if not was_clean:  # when this is interrupted, nobody else can tell what was cut off and not put again
+            self._remove_mark()
         self.queues.recover()
         self.queues.truncate_dirty(end_pos)
         again = self.index.truncate_dirty(end_pos, doubted=not was_clean)
@@ -157,7 +161,7 @@ class Dispatched:
             return f"queues are missing, or not whole up to entry {at}"
         self.next_index, self._end_pos = Index(at + 1), end_pos
         self._marked, self._marked_pos, self._old_at = at, end_pos, end_pos
-        if at < mark.index:
+        if again == end_pos and (at < mark.index or not self._has_mark):
             self._write_mark()
         if again < end_pos:  # of the queues nothing is put twice
             first = store.index_at(again - HEADER_SIZE)
@@ -169,9 +173,8 @@ class Dispatched:
     def _start_anew(self, store: LogStore, reason: str) -> None:
         log = logger.info if reason == "new" else logger.warning
         log("%s: consume queues and index are made from entry %d on: %s", self._root, store.begin_index, reason)
+        self._remove_mark()
         with storing("remove", self._root):
-            (self._root / MARK_FILE).unlink(missing_ok=True)
-            sync_directory(self._root)
             for path in sorted(self._root.rglob("*")):
                 if path.is_file() and path.parent != self._root:
                     self._handles.forget(path)
@@ -183,7 +186,15 @@ class Dispatched:
     def _read_mark(self) -> Mark | None:
         path = self._root / MARK_FILE
         with storing("read", path):
-            return Mark.unpack(path.read_bytes()) if path.exists() else None
+            mark = Mark.unpack(path.read_bytes()) if path.exists() else None
+        self._has_mark = mark is not None
+        return mark
+
+    def _remove_mark(self) -> None:
+        with storing("remove", self._root):
+            (self._root / MARK_FILE).unlink(missing_ok=True)
+        sync_directory(self._root)
+        self._has_mark = False
 
     def _sums(self) -> tuple[int, int]:
         ends = [end for end in self.queues.next_offsets().values() if end]
@@ -285,7 +296,8 @@ class Dispatched:
             DiskFull, StorageError: it is not, or perhaps not.
         """
         at = Index(self.next_index - 1)
-        if (at, self._end_pos) <= (self._marked, self._marked_pos) or at > durable:
+        here, known = (at, self._end_pos), (self._marked, self._marked_pos)
+        if at > durable or here < known or (here == known and self._has_mark):
             return
         self._write_mark()
         self._marked, self._marked_pos = at, self._end_pos
@@ -295,6 +307,7 @@ class Dispatched:
         self.index.flush()
         mark = Mark(Index(self.next_index - 1), self._end_pos, *self._sums())
         write_whole(self._root / MARK_FILE, mark.pack())
+        self._has_mark = True
 
     @property
     def unsaved(self) -> int:
@@ -320,7 +333,8 @@ class Dispatched:
         try:
             if clean:
                 self.save(durable)
-                if (self._marked, self._marked_pos) == (self.next_index - 1, self._end_pos):  # nothing behind the mark
+                here = (self.next_index - 1, self._end_pos)
+                if self._has_mark and (self._marked, self._marked_pos) == here:  # nothing behind the mark
                     self._abort.remove()
         finally:
             self.index.close()
