@@ -295,6 +295,16 @@ def test_put_on_a_sync_master_is_ok_once_one_slave_has_it() -> None:
     assert service.put_request(150, [0], 0).status is HAStatus.PUT_OK
 
 
+def test_put_of_what_was_never_sent_to_a_slave_waits_for_another() -> None:
+    """One without a log gets the master's last file only."""
+    service = sync_master()
+    first, second, third = (service.put_request(end, [0], 0) for end in (90, 100, 200))
+    assert service.notify_transfer_some(200, 100) == [third]
+    assert (first.status, second.status, len(service)) == (None, None, 2)
+    assert service.notify_transfer_some(95, 50) == [first]
+    assert service.expire(3_000) == [second]
+
+
 def test_put_that_no_slave_acknowledges_ends_with_flush_slave_timeout() -> None:
     service = sync_master()
     first, second = service.put_request(100, [0], 0), service.put_request(200, [0], 10)

@@ -112,9 +112,9 @@ class HAService:
         self._set_timer()
         return await future
 
-    def notify_transfer_some(self, offset: int) -> None:
-        """A slave has acknowledged what was sent to it up to there."""
-        self._decided(self.group_transfer_service.notify_transfer_some(offset), HAStatus.PUT_OK)
+    def notify_transfer_some(self, offset: int, begin: int) -> None:
+        """A slave has acknowledged what was sent to it from ``begin`` up to there."""
+        self._decided(self.group_transfer_service.notify_transfer_some(offset, begin), HAStatus.PUT_OK)
 
     def _decided(self, requests: list[GroupCommitRequest], status: HAStatus) -> None:
         for request in requests:
@@ -253,7 +253,7 @@ class SlaveLink:
                 return
             acknowledged = side.receive(data, service.log.max_offset, service.clock())
             if acknowledged >= 0:
-                service.notify_transfer_some(acknowledged)
+                service.notify_transfer_some(acknowledged, self.connection.write_side.begin)
             self.wake.set()
 
     async def _write(self) -> None:

@@ -98,15 +98,28 @@ class GroupTransferService:
             self._by_deadline.append(request)
         return request
 
-    def notify_transfer_some(self, offset: int) -> list[GroupCommitRequest]:
-        """A slave has acknowledged up to there; the requests that this decides, by their offsets."""
+    def notify_transfer_some(self, offset: int, begin: int = 0) -> list[GroupCommitRequest]:
+        """A slave has acknowledged up to there; the requests that this decides, by their offsets.
+
+        Args:
+            begin: where begins what was sent to it (`WriteSocketService.begin`). What ends there or before is not
+                known to be on that slave: one without a log never gets it.
+        """
         self.push2_slave_max_offset = max(self.push2_slave_max_offset, offset)
         done: list[GroupCommitRequest] = []
-        while self._by_offset and self._by_offset[0][0] <= self.push2_slave_max_offset:
-            request = heapq.heappop(self._by_offset)[2]
-            if request.status is None:
-                request.status = HAStatus.PUT_OK
-                done.append(request)
+        others: list[tuple[int, int, GroupCommitRequest]] = []
+        while self._by_offset and self._by_offset[0][0] <= offset:
+            item = heapq.heappop(self._by_offset)
+            request = item[2]
+            if request.status is not None:
+                continue
+            if item[0] <= begin:
+                others.append(item)
+                continue
+            request.status = HAStatus.PUT_OK
+            done.append(request)
+        for item in others:
+            heapq.heappush(self._by_offset, item)
         self._forget()
         return done
 
