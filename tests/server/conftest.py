@@ -33,7 +33,7 @@ from dledger.net import Connection, Handlers, Limits, connect, run
 from dledger.server.node import NodeServer
 from dledger.types import NodeId, Role
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `trimming`: tests are no packages
+sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and `trimming`: tests are no packages
 
 PATIENCE_S = 20.0
 STORY_S = 90.0

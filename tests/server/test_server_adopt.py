@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from putting import put, split
 
 from dledger.broker.adoption import copy_store
 from dledger.broker.consume_queues import ConsumeQueues
@@ -27,14 +28,13 @@ from dledger.foreign.ranges import plan_store, read_range
 from dledger.foreign.storage import Storage
 from dledger.messages.broker import (
     GetMessageRequest,
-    PutMessageRequest,
     QueryMessageRequest,
     ViewMessageRequest,
 )
 from dledger.messages.client import AdmitRequest
 from dledger.messages.codes import Code
 from dledger.rocketmq.columns import Wanted
-from dledger.rocketmq.message import Message, Transaction, decode_message, encode_message
+from dledger.rocketmq.message import Message, Transaction, decode_message
 from dledger.server import reput
 from dledger.server.adopting import adopt, plan_adoption
 from dledger.server.dispatched import MARK_FILE, ROOT
@@ -91,20 +91,6 @@ async def start(
         files = group.nodes[NodeId(name)].application.reput.files
         if settled:
             await group.until(lambda files=files: files._is_open and not files.is_behind)
-
-
-async def put(client: Any, *messages: Message) -> Any:
-    answer = await client.ask(PutMessageRequest(timeout_ms=20_000), b"".join(map(encode_message, messages)))
-    assert answer.code is Code.SUCCESS, answer
-    return answer
-
-
-def split(payload: bytes) -> list[Message]:
-    found, at = [], 0
-    while at < len(payload):
-        found.append(decode_message(payload, at))
-        at += int.from_bytes(payload[at : at + 4], "big")
-    return found
 
 
 async def pull(client: Any, topic: str, queue_id: int, *, stale: bool = False) -> list[Message]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from putting import put, split
 from trimming import SMALL, equal, trimmed
 
 from dledger.broker.consume_queues import ConsumeQueues
@@ -38,20 +39,6 @@ Play = Callable[..., None]
 def message(number: int, topic: str = "orders", queue_id: int = 0, **fields: Any) -> Message:
     text = f"KEYS\x01k{number} all\x02TAGS\x01t{number % 3}\x02UNIQ_KEY\x01u{number}"
     return Message(topic, f"body {number}".encode(), fields.pop("properties", text), queue_id, **fields)
-
-
-async def put(client: Any, *messages: Message) -> Any:
-    answer = await client.ask(PutMessageRequest(timeout_ms=20_000), b"".join(map(encode_message, messages)))
-    assert answer.code is Code.SUCCESS, answer
-    return answer
-
-
-def split(payload: bytes) -> list[Message]:
-    found, at = [], 0
-    while at < len(payload):
-        found.append(decode_message(payload, at))
-        at += int.from_bytes(payload[at : at + 4], "big")
-    return found
 
 
 async def get(

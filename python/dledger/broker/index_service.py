@@ -97,13 +97,8 @@ class IndexService:
         Raises:
             DiskFull, StorageError: a new file cannot be made.
         """
-        hash_of, file = self._hashes.of, self._last
-        if physical_offset > self._end and keys and file is not None and file.count + len(keys) <= file.capacity:
-            for key in keys:
-                file.put(hash_of(topic, key), physical_offset, store_timestamp)
-            self.note(physical_offset, len(keys))
-        elif physical_offset >= self._end:
-            self.put_hashes([hash_of(topic, key) for key in keys], physical_offset, store_timestamp)
+        if physical_offset >= self._end:
+            self.put_hashes([self._hashes.of(topic, key) for key in keys], physical_offset, store_timestamp)
 
     def put_hashes(self, hashes: Sequence[int], physical_offset: int, store_timestamp: int) -> None:
         """As `put`, with the hashes of the keys."""
@@ -115,7 +110,7 @@ class IndexService:
             self._end, self._put = physical_offset, 0
         for one in hashes:
             file = self._last
-            if file is None or file.count >= file.capacity:
+            if file is None or file.is_full:
                 file = self._next()
             file.put(one, physical_offset, store_timestamp)
             self._put += 1
