@@ -11,6 +11,7 @@ from dledger.errors import ConfigError, CorruptEntry, CorruptStore, PathError, W
 from dledger.messages.entry import HEADER_SIZE, HardState, LogEnd
 from dledger.store.files import RealDisk
 from dledger.store.keeper import Keeping
+from dledger.store.logindex import UNIT_SIZE
 from dledger.store.memory_disk import SECTOR, MemoryDisk, ProcessKilled
 from dledger.store.slots import SLOT_SIZE
 from dledger.store.verify import verify_store
@@ -142,6 +143,23 @@ def test_B8_damage_in_what_was_synced_is_kept_and_reported_and_never_served(kit)
             store = kit.open(disk)
             assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *more])
             assert store.recovery.faulty == ()
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_the_last_term_is_known_when_data_and_index_of_the_last_entries_are_lost(kit, disk, lost):
+    """The mark tells it; of an older one the node could not even make out its log. Others take the term before."""
+    store = kit.open(disk)
+    entries = [*kit.fill(store, [100] * 3), *kit.fill(store, [100], term=2)]
+    end = store.end
+    disk.reboot(power=False)
+    index_file = kit.root / "index" / data_file(kit).name
+    for path, places in ((data_file(kit), range(entries[-lost].pos, end.end_pos)), (index_file, range(4 * UNIT_SIZE))):
+        for byte in places:
+            disk.flip(path, byte, disk.content(path)[byte])
+    store = kit.open(disk)
+    assert store.end == end
+    assert [(fault.first, fault.last) for fault in store.recovery.faulty] == [(4 - lost, 3)]
+    assert store.terms == ((1, 0), (2, 3))
 
 
 def test_D4_damage_with_entries_behind_it_is_reported_when_no_crash_explains_it(kit, disk):

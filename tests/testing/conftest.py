@@ -35,7 +35,7 @@ class FakeNode:
         )  # fmt: skip
         self.store = SimpleNamespace(
             durable=end.position, hard_state=HardState(term), begin_index=Index(0), terms=tuple(terms.items()), end=end,
-            installed_index=NO_INDEX,
+            installed_index=NO_INDEX, recovery=SimpleNamespace(faulty=()),
         )  # fmt: skip
         self.catalog = SimpleNamespace(
             applied_index=NO_INDEX, partitions={}, topics_state=SimpleNamespace(by_name={}), snapshot=lambda: b"",
@@ -59,9 +59,14 @@ class FakeGroup:
         self.watch = Watch(self.config, lambda: self.now_ms)
         self.nodes = {name: self.start(name) for name in MEMBERS}
 
-    def start(self, name: str, entries: tuple[Entry, ...] = (), **changed: Any) -> FakeNode:
-        """A node comes up with these entries; ``changed`` are fields of its machine."""
+    def start(
+        self, name: str, entries: tuple[Entry, ...] = (), faulty: tuple[int, ...] = (), **changed: Any
+    ) -> FakeNode:
+        """A node comes up with these entries, those from the first to the last of ``faulty`` damaged; ``changed`` are
+        fields of its machine."""
         node = FakeNode(NodeId(name), self.config, entries)
+        if faulty:
+            node.store.recovery.faulty = (SimpleNamespace(first=faulty[0], last=faulty[1]),)
         for field, value in changed.items():
             setattr(node.machine, field, value)
         node.view = self.watch.started(node.name, node.server)

@@ -399,6 +399,24 @@ def test_i7_a_log_that_comes_back_with_another_entry_is_found(group: Group) -> N
     breaks("I7", group.start, "n0", (*entries[:1], *group.entries(2, 2, LogEnd.after(entries[0]))))
 
 
+@pytest.mark.parametrize(
+    ("durable", "faulty", "is_found"), [(1, (), True), (1, (1, 1), False), (1, (2, 2), True), (2, (1, 2), True)]
+)
+def test_i7_only_a_damaged_entry_in_front_of_the_last_one_may_come_back_with_a_term_that_is_not_its_own(
+    group: Group, durable: int, faulty: tuple[int, int], is_found: bool
+) -> None:
+    entries = group.entries(1, 3)
+    others = (*entries[:1], *group.entries(2, 2, LogEnd.after(entries[0])))
+    group.append("n0", entries)
+    group.append("n1", others)
+    group.watch.ended("n0")
+    group.nodes["n0"].view.memory.durable = durable
+    if is_found:
+        breaks("I7", group.start, "n0", others, faulty)
+    else:
+        group.start("n0", others, faulty)
+
+
 # --- members ------------------------------------------------------------------------------------------------------
 
 

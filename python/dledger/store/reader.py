@@ -232,7 +232,9 @@ class Reader:
 
     def term_of(self, index: Index, view: View, faults: Sequence[Fault]) -> Term:
         """The term of an entry. Where neither data nor index tells it any more, the entry in front does: terms never
-        fall, and a log that is taken for an older one is never chosen over one that is not."""
+        fall, and a log that is taken for an older one is never chosen over one that is not. The last one's is known."""
+        if index == view.end.position.index:
+            return view.end.position.term
         begins = {index: fault.first for fault in faults for index in (fault.first, fault.last)}
         while index >= view.begin_index:
             try:

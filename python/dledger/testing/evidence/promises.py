@@ -23,18 +23,16 @@ SIM, MUTANTS, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS = (
 PROMISES: Final[dict[str, Coverage]] = {
     "P1": Coverage(
         (SIM, MUTANTS, CRASHES, ERRORS, CHAOS),
-        "no power plug was pulled: power loss rests on a model of the disk, in the simulator and in the crash states",
+        "no power plug was pulled: power loss rests on a model of the disk, in the simulator and in the crash states; "
+        "a member that cuts an entry of which its disk has lost data and index, and stops with its leader before it "
+        "has it again",
     ),
     "P2": Coverage((SIM, MUTANTS, CHAOS), "nothing known"),
     "P3": Coverage((SIM, MUTANTS, CHAOS), "nothing known"),
     "P4": Coverage((SIM, MUTANTS, CHAOS), "a pause of a node while its machine sleeps, for hours"),
     "P5": Coverage((SIM, MUTANTS, CHAOS), "real processes whose producers come back after their session has expired"),
     "P6": Coverage((SIM, CHAOS), "errors of the operating system that no test can order, as a failing memory"),
-    "P7": Coverage(
-        (SIM, FLIPS, CRASHES, CHAOS),
-        "two bytes damaged at once so that a CRC-32 still fits; known defect: where a disk puts a write elsewhere and "
-        "an entry that was cut stands there still, sound by itself, a restart takes it for the one that took its place",
-    ),
+    "P7": Coverage((SIM, FLIPS, CRASHES, CHAOS), "two bytes damaged at once so that a CRC-32 still fits"),
     "P8": Coverage((SIM, ERRORS, CHAOS), "quotas of a user or a project on a real file system"),
     "P9": Coverage((SIM, ERRORS, MUTANTS, CHAOS), "disks that report success for a flush that they did not do"),
     "P10": Coverage((SIM, MUTANTS, CHAOS), "a monotonic clock that goes back"),

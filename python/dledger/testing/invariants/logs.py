@@ -32,10 +32,16 @@ class Logs:
         for index in (memory.durable, memory.ever_committed):
             if index <= memory.durable and index >= max(view.begin, memory.log.begin):
                 before, now = memory.log.at(index), view.terms.at(index)
-                if before is not None and before != now:
+                if before is not None and before != now and not self._is_damaged(view, index):
                     raise Broken("I7", f"{view} comes back with entry {index} of term {now}; it was of {before}")
         if view.begin < memory.begin:
             raise Broken("I15", f"{view} comes back with a log from {view.begin} on, after {memory.begin}")
+
+    @staticmethod
+    def _is_damaged(view: View, index: int) -> bool:
+        """The term of a damaged entry may not be known, save the last one's, which the end of the log tells."""
+        faults = view.store.recovery.faulty
+        return index < view.end.position.index and any(fault.first <= index <= fault.last for fault in faults)
 
     def cut(self, view: View, after: int) -> None:
         """The log was cut behind ``after``: never at or below what this node knew to be committed, in any life."""
