@@ -132,6 +132,18 @@ def test_i4_a_late_leader_of_an_old_term_owes_nothing_that_a_newer_one_committed
     group.lead("n2", 2)
 
 
+def test_d11_a_candidate_that_asks_for_votes_before_a_quorum_would_give_them_is_found(group: Group) -> None:
+    save(group, "n0", 3, "n0")
+    save(group, "n1", 3)
+    send(group, vote("n1", "n0", 3, VoteResult.REJECT_ALREADY_HAS_LEADER, pre_vote=True))
+    send(group, vote("n1", "n0", 2, pre_vote=True))
+    send(group, vote("n1", "n2", 3, pre_vote=True))
+    breaks("D11", send, group, ask("n0", "n1", 3))
+    send(group, ask("n0", "n1", 3, transfer=True))
+    send(group, vote("n1", "n0", 3, pre_vote=True))
+    send(group, ask("n0", "n1", 3))
+
+
 def test_i8_two_votes_in_one_term_are_found(group: Group) -> None:
     save(group, "n0", 2, "n1")
     send(group, vote("n0", "n1", 2))
@@ -141,7 +153,7 @@ def test_i8_two_votes_in_one_term_are_found(group: Group) -> None:
 
 def test_i8_a_vote_for_another_after_ones_own_is_found(group: Group) -> None:
     save(group, "n0", 2, "n0")
-    send(group, ask("n0", "n1", 2))
+    send(group, ask("n0", "n1", 2, transfer=True))
     save(group, "n0", 2, "n2")
     breaks("I8", send, group, vote("n0", "n2", 2))
 

@@ -45,6 +45,7 @@ I23  terms, votes and acknowledgements are on the disk before they are sent     
 I24  at the end all live nodes have committed and applied the same, and have equal catalogs          ends
 I25  a healed group commits again within ten election times                                          ends
 I26  the history of the clients is that of a linearizable log (`dledger.testing.checkers`)           ends
+D11  nobody asks for votes in a new term before a quorum would give them (pre-vote)                  election
 ==== =============================================================================================== ==========
 
 Of I17: a group's members are its configuration; what changes is the incarnation of each that counts. I7 sees that the

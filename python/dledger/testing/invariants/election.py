@@ -1,4 +1,5 @@
-"""Elections: I1 one leader in a term, I4 it has all that is committed, I8 one vote, I9 terms never go back."""
+"""Elections: I1 one leader in a term, I4 it has all that is committed, I8 one vote, I9 terms never go back, D11 no new
+term without a pre-vote."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ class Elections:
         """Term -> (node, life)."""
         self._committed_in: dict[int, int] = {}
         """Term -> the last index that its leader committed."""
+        self._would_vote: dict[tuple[str, int], set[str]] = {}
+        """Candidate and term -> who has said in a pre-vote that it would vote so."""
 
     def started(self, view: View) -> None:
         """I8, I9: a node that comes back remembers its term and its vote."""
@@ -71,14 +74,19 @@ class Elections:
             if view.machine.role is Role.LEADER and view.machine.term > by.machine.term:
                 self.complete(view, self._owed(view.machine.term))
 
-    @staticmethod
-    def sent(memory: Memory, name: str, message: PeerMessage) -> None:
-        """I8: what a node promises in messages. A candidate that asks for votes has given its own."""
-        if isinstance(message, VoteResponse):
-            if message.result is VoteResult.ACCEPT and not message.pre_vote:
-                vote(memory, name, message.request_term, message.remote_id)
+    def sent(self, view: View, message: PeerMessage) -> None:
+        """I8: what a node promises in messages. A candidate that asks for votes has given its own, and D11: a quorum
+        would give theirs (Ongaro's thesis, 9.6), unless the leader told it to take over."""
+        if isinstance(message, VoteResponse) and message.result is VoteResult.ACCEPT:
+            if message.pre_vote:
+                self._would_vote.setdefault((message.remote_id, message.request_term), set()).add(view.name)
+            else:
+                vote(view.memory, view.name, message.request_term, message.remote_id)
         elif isinstance(message, VoteRequest) and not message.pre_vote:
-            vote(memory, name, message.term, message.local_id)
+            vote(view.memory, view.name, message.term, message.local_id)
+            voters = 1 + len(self._would_vote.get((message.local_id, message.term), ()))
+            if voters < view.machine.quorum and not message.transfer:
+                raise Broken("D11", f"{view} asks for votes in term {message.term}, which {voters} would give")
 
 
 def vote(memory: Memory, name: str, term: int, candidate: NodeId) -> None:

@@ -185,7 +185,7 @@ class Watch:
             saved, memory = view.store.hard_state, view.memory
             check_sent(view, message, saved)
             if isinstance(message, VoteRequest | VoteResponse):
-                self.elections.sent(memory, view.name, message)
+                self.elections.sent(view, message)
             if saved.term > memory.saved_term:
                 memory.saved_term = saved.term
         except Broken as broken:
