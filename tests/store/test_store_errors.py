@@ -52,6 +52,17 @@ def test_D2_after_a_failed_write_or_sync_every_later_call_raises_and_touches_not
     assert not isinstance(store._failed, CorruptStore)
 
 
+@pytest.mark.parametrize(
+    ("code", "way_out"),
+    [(errno.EMFILE, "ulimit -n"), (errno.EROFS, "the right to write there"), (errno.EIO, "replace the disk")],
+)
+def test_an_error_that_is_not_of_the_disk_is_not_called_one(kit, disk, code, way_out):
+    store = kit.open(disk)
+    disk.fail("fdatasync", "data/", code, times=1)
+    with pytest.raises(StorageError, match=f"{way_out}.* before it starts again"):
+        kit.fill(store, [10])
+
+
 def test_D2_a_store_whose_node_failed_elsewhere_touches_nothing_any_more(kit, disk):
     """Its housekeeping would go on for as long as the node takes to stop."""
     store = kit.open(disk, Keeping.MANUAL)

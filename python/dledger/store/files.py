@@ -51,10 +51,13 @@ def is_full(error: OSError) -> bool:
 
 def storage_error(what: str, where: Path, error: OSError) -> StorageError:
     """The disk failed: what every part of the store makes of an OSError (D2)."""
-    return StorageError(
-        f"{what} {where}: {error}. The disk failed, so this node stops; see the system's log, and replace the disk or "
-        "free space before it starts again"
-    )
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        why = "No more files can be opened, so this node stops; raise the limit (ulimit -n, fs.file-max)"
+    elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        why = "That is not allowed, so this node stops; give its user the right to write there"
+    else:
+        why = "The disk failed, so this node stops; see the system's log, and replace the disk or free space"
+    return StorageError(f"{what} {where}: {error}. {why} before it starts again")
 
 
 @contextmanager
