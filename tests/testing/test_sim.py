@@ -38,7 +38,7 @@ def test_seeds_do_something(outcomes: list[Outcome]) -> None:
     "loss", "duplication", "replay", "reorder", "packet loss", "connection reset", "split write", "slow network", "cut",
     "pause", "kill", "kill at a disk operation", "power cut", "group power cut", "unsynced write lost", "stop",
     "transfer", "EIO on write", "EIO on fsync", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
-    "client crash",
+    "client crash", "kill of the last leader",
 ])  # fmt: skip
 def test_fault_bites(outcomes: list[Outcome], kind: str) -> None:
     bites: Counter[str] = Counter()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dledger.messages.entry import LogEnd
+from dledger.store.memory_disk import ProcessKilled
 from dledger.store.slots import create_slots
 from dledger.store.state import MARK_MAGIC, Mark
 from dledger.testing.sim.cluster import World
@@ -58,6 +59,40 @@ def test_disk_knows_after_every_change_what_its_files_take() -> None:
         assert disk.free == disk.total - files
         seen.add(files)
     assert len(seen) > 500
+
+
+def test_disk_that_is_to_be_full_late_is_so_when_a_file_grows_and_not_before() -> None:
+    _, disk = plugged()
+    file = disk.open(ROOT / "f", create=True)
+    struck: list[int] = []
+
+    def fill() -> None:
+        struck.append(disk.used)
+        disk.hog = disk.total - disk.used
+
+    disk.on_growth = fill
+    file.pwritev([b"a"], 0)
+    assert struck == []
+    with pytest.raises(OSError, match="No space left"):
+        file.fallocate(4096)
+    disk.hog = 0
+    file.fallocate(4096)
+    assert struck == [1]
+
+
+def test_kill_that_is_meant_for_one_file_counts_nothing_that_is_done_to_others() -> None:
+    _, disk = plugged()
+    killed: list[bool] = []
+    disk.on_kill = lambda: killed.append(True)
+    state, other = (disk.open(Path("/sim/n0") / name, create=True) for name in ("state", "mark"))
+    disk.kill_part, disk.kill_in = "/state", 2
+    for _ in range(5):
+        other.pwritev([b"a"], 0)
+    state.pwritev([b"a"], 0)
+    assert not killed
+    with pytest.raises(ProcessKilled):
+        state.pwritev([b"b"], 0)
+    assert killed
 
 
 def test_files_bear_the_time_of_their_host_when_they_are_written() -> None:

@@ -185,9 +185,9 @@ RAFT: Final = (
         "read-before-noop",
         "D13 B1",
         "raft.reads",
-        "ReadQueue.done",
-        " or committed < self._noop_index",
-        "",
+        "ReadQueue.__init__",
+        "self._noop_index = noop_index",
+        "self._noop_index = NO_INDEX",
         "a new leader answers a read before it knows what is committed",
     ),
     Mutant(

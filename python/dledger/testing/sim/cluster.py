@@ -6,7 +6,7 @@ from collections.abc import Callable
 from traceback import extract_tb
 from typing import Final
 
-from dledger.errors import StorageError
+from dledger.errors import CorruptStore, StorageError
 from dledger.server.node import NodeServer
 from dledger.store.memory_disk import ProcessKilled
 from dledger.testing.invariants.broken import Broken
@@ -160,7 +160,8 @@ class Node:
         if loop.dead:
             return
         disk = self.disk
-        if not isinstance(error, StorageError) or not (disk.harmed or disk.hog or disk.rotten) or DEFECT in str(error):
+        is_full = bool(disk.hog) and not isinstance(error, CorruptStore)  # a full disk makes no files wrong
+        if not isinstance(error, StorageError) or not (disk.harmed or is_full or disk.rotten) or DEFECT in str(error):
             self.world.breaks("defect", f"{self.name} ended by itself: {type(error).__name__}: {error}", error)
         self.world.story.tell(self.name, f"ends: {error}")
         self.kill(power=False)

@@ -35,6 +35,10 @@ class SimDisk(MemoryDisk):
         self.powered = False
         self.kill_in = 0
         """The process dies in so many changes of the disk; 0: no."""
+        self.kill_part = ""
+        """Only those count that are made to paths with this in them."""
+        self.on_growth: Callable[[], None] | None = None
+        """Called once, when a file is to be made longer, before there is room for it."""
         self.misdirect: dict[str, list[int]] = {"data": [], "index": []}
         """Of either kind of the log's files: how far from its place each of the next writes goes."""
         self._strayed_ns = -1
@@ -85,7 +89,10 @@ class SimDisk(MemoryDisk):
                 loop.spent_ns += self._rng.between(self.sync_ns // 2, self.sync_ns * 3 // 2)
             else:
                 loop.spent_ns += WRITE_NS
-            if self.kill_in:
+            if operation == "fallocate" and self.on_growth is not None:
+                strike, self.on_growth = self.on_growth, None
+                strike()
+            if self.kill_in and self.kill_part in str(path):
                 self.kill_in -= 1
                 if not self.kill_in:
                     return self._die(operation, path)
@@ -97,7 +104,8 @@ class SimDisk(MemoryDisk):
         if operation != "pwritev":
             self.on_kill()
             raise ProcessKilled(f"{operation} {path.name}")
-        return Failure(operation, "", 0, short=self._rng.below(600))
+        most = 100 if self.kill_part else 600  # a record in a slot is short
+        return Failure(operation, "", 0, short=self._rng.below(most))
 
     def killed_in_write(self) -> None:
         """The half of the write is done."""

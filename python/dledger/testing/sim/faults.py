@@ -94,12 +94,13 @@ class Nemesis:
         self._next()
 
     def stop(self) -> None:
-        """Heal everything: what is down comes up, what is slow is quick again."""
+        """Heal everything: what is down comes up, what is slow is quick again. Only frames still get lost, up to
+        `still`, so that whoever leads in the end has lost some, and no other leader comes to make up for them."""
         self.active = False
         world, network = self.world, self.world.network
         weather = network.weather
         weather.loss = weather.breaks = weather.splits = 0
-        weather.frame_loss = weather.frame_twice = weather.frame_replay = weather.frame_delay = 0
+        weather.frame_twice = weather.frame_replay = weather.frame_delay = 0
         weather.least_ns, weather.most_ns = 100 * US, 2 * MS
         world.plan.bad_luck = 0
         self._deposed.stop()
@@ -108,6 +109,7 @@ class Nemesis:
         for node in self.group.nodes:
             node.drift = 0
             node.disk.hog = node.disk.kill_in = 0
+            node.disk.on_growth = None
             node.disk.failures.clear()
             for ways in node.disk.misdirect.values():
                 ways.clear()
@@ -117,6 +119,10 @@ class Nemesis:
                 node.loop.hurry()
             else:
                 self.group.restart_soon(node)
+
+    def still(self) -> None:
+        """Nothing is lost any more."""
+        self.world.network.weather.frame_loss = 0
 
     def _tell(self, text: str) -> None:
         self.world.story.tell("nemesis", text)
@@ -186,7 +192,8 @@ class Nemesis:
     def _kill_at_disk(self) -> None:
         if node := self._victim():
             node.disk.kill_with_power = self.world.plan.has("power cut") and self._rng.chance(500_000)
-            node.disk.kill_in = self._rng.spread(1, 60)
+            node.disk.kill_part = self._rng.pick(("", "", "/state", "/mark", "/members"))
+            node.disk.kill_in = self._rng.spread(1, 3 if node.disk.kill_part else 60)
 
     def _power_cut(self) -> None:
         if node := self._victim():
@@ -247,16 +254,26 @@ class Nemesis:
             self._tell(f"orders an EIO on {operation} of {node.name} {part}")
 
     def _no_space(self) -> None:
-        if node := self._victim():
-            disk = node.disk
-            disk.hog = max(0, disk.total - disk.used - self._rng.pick((0, 10_000, 300_000)))
+        """Now, when the node has time to see it before it needs another file, or when it is about to make one."""
+        node, rng = self._victim(), self._rng
+        if node is None:
+            return
+        disk, left = node.disk, rng.pick((0, 10_000, 300_000))
+        is_late = rng.chance(500_000)
+
+        def fill() -> None:
+            disk.hog = max(0, disk.total - disk.used - (0 if is_late else left))
             self._counts.bite("ENOSPC")
             self._tell(f"fills the disk of {node.name} up to {disk.free} bytes")
-
-            def free() -> None:
-                disk.hog = 0
-
             self._later(500, 8000, free)
+
+        def free() -> None:
+            disk.hog = 0
+
+        if is_late:
+            disk.on_growth = fill
+        else:
+            fill()
 
     def _slow_disk(self) -> None:
         if node := self._victim():

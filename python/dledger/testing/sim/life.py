@@ -291,8 +291,14 @@ class Life:
             return
 
     async def read_from_begin(self, topic: Topic, partition: int) -> None:
-        """Everything that is kept, in one read."""
-        begin = (await self.client.begin_offsets(topic.name))[partition]
+        """Everything that is kept, in one read, once there is a leader that knows where it begins."""
+        while True:
+            try:
+                begin = (await self.client.begin_offsets(topic.name))[partition]
+                break
+            except DLedgerError as error:
+                self._note(f"begin of {topic.name}: {error}")
+                await asyncio.sleep(0.1)
         await self.read(topic, partition, begin, most=1 << 40)
 
     def _advance(self, topic: Topic, partition: int, start: int, offsets: list[int]) -> None:

@@ -130,6 +130,7 @@ class _Run:
         self._until(self._plan.safety_ms * MS, lambda: False)
         self.nemesis.stop()
         self._until(world.scheduler.now_ns + SETTLE_NS, lambda: False)
+        self.nemesis.still()
         if world.watch is not None:
             world.watch.healed()
         committed = self._committed()
@@ -143,6 +144,8 @@ class _Run:
             raise Broken("liveness", f"{CLIENTS_NS // SECOND} s after all faults wait in vain: {self._waiting()}")
         patience += REPAIR_NS + SETTLE_NS
         self._converge(patience)
+        if world.rng.fork("last leader").chance(500_000):
+            self._lose_leader()
         self._read_all(life, loop)
         self._converge(patience)  # what was found damaged only now is being made again
         self._judge()
@@ -194,6 +197,13 @@ class _Run:
         ends = list(self._ends().values())
         is_led = any(node.server is not None and node.server.raft.role is Role.LEADER for node in self.group.nodes)
         return is_led and ends[0] is not None and len(set(ends[0])) == 1 and all(end == ends[0] for end in ends)
+
+    def _lose_leader(self) -> None:
+        """Nobody writes any more: the next leader has to know by itself what is committed, or nothing can be read."""
+        leader = self.group.leader
+        if leader is not None:
+            self.world.counts.bite("kill of the last leader")
+            leader.kill(power=False)
 
     def _read_all(self, life: Life, loop: SimLoop) -> None:
         """Everything once more, from begin to end, by a client that sees all of it."""
