@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from putting import put, split
+from trimming import checkpointed, trimmed
 
 from dledger.broker.adoption import copy_store
 from dledger.broker.consume_queues import ConsumeQueues
@@ -172,6 +173,7 @@ def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(play: 
         client = await group.client()
         await put(client, *more(1008, 8))
         await check(client, 16)
+        await group.agree()
         for node in group.nodes.values():
             await group.until(lambda node=node: node.application.reput.dispatched_index == node.raft.end_index)
             other = await group.client(node)
@@ -295,7 +297,7 @@ def test_retention_takes_the_old_files_first_then_those_of_the_group(play: Play,
         assert [one.queue_offset for one in found] == list(range(found[0].queue_offset, found[-1].queue_offset + 1))
         for node in nodes:  # the group's own files go only when no old one is left
             age(node.node.directory, 2, *old_files(node.node.directory)[:-2])
-        await asyncio.gather(*(node.house.checkpoint() or asyncio.sleep(0) for node in nodes))
+        await checkpointed(group)
         for node in nodes:
             await node.house._retain()
         assert {node.store.begin_index for node in nodes} == {0}
@@ -326,7 +328,7 @@ def test_a_member_that_joins_when_the_old_log_is_gone_gets_the_queue_offsets_wit
         for start_at in range(1000, 1700, 50):
             await put(client, *more(start_at, 50))
         name = (await group.follower()).node.node_id
-        await group.until(lambda: all(node.store.begin_index > 0 for node in group.nodes.values()))
+        await trimmed(group)
         await group.kill(name)
         shutil.rmtree(group.folder / f"store-{name}")
         await start(group, old, name, adopting=False)

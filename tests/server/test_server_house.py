@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from trimming import checkpointed, trimmed
 
 from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
 from dledger.messages.client import OffsetKind
@@ -51,7 +52,7 @@ def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart(play:
         data = body(topic, bytes(20_000))
         for _ in range(120):
             await client.append(data)
-        await group.until(lambda: all(node.store.begin_index > 0 for node in group.nodes.values()))
+        await trimmed(group)
         begin = (await client.offsets("t", OffsetKind.BEGIN)).offsets["t"][0]
         assert 0 < begin < 120
         answer, _ = await client.fetch(topic, 0)
@@ -83,13 +84,14 @@ def test_retention_keeps_what_a_dead_member_still_needs(play: Callable[..., None
         await group.kill(dead)
         for _ in range(120):
             await client.append(body(topic, bytes(20_000)))
+        await checkpointed(group)
         leader = await group.leader()
         leader.house._retain_ms = 0
         await leader.house._retain()
         await leader.driver.flusher._loop.run_in_executor(None, lambda: None)
         assert all(node.store.begin_index == 0 for node in group.nodes.values())
         await group.start(dead)
-        await group.until(lambda: all(node.store.begin_index > 0 for node in group.nodes.values()))
+        await trimmed(group)
 
     play(story, retention_bytes=512 * KIB, **SMALL)
 

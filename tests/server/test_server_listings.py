@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from trimming import checkpointed, trimmed
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.client import AsyncClient, CommitState, EntryState
@@ -110,6 +111,7 @@ def test_a_group_holds_retention_back_with_a_warning_until_it_lets_go(
             data = encode_header(BodyHeader(Kind.DATA, topic, 0, 1)) + bytes(20_000)
             for _ in range(120):
                 await bare.append(data)
+            await checkpointed(group)
             await group.until(lambda: leader.house.holds.status()["held_bytes"] > 0)
             assert all(node.store.begin_index == 0 for node in group.nodes.values())
             status = (await client.status())[leader.node.node_id]["retention"]
@@ -138,7 +140,7 @@ def test_a_hold_ends_at_the_operators_limit_with_an_error_in_the_log(
             data = encode_header(BodyHeader(Kind.DATA, topic, 0, 1)) + bytes(20_000)
             for _ in range(120):
                 await bare.append(data)
-            await group.until(lambda: leader.store.begin_index > 0)
+            await trimmed(group, leader.node.node_id)
             await group.until(lambda: "allows no more" in caplog.text)
             assert leader.store.bytes_used > 1000 * KIB
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trimming import checkpointed
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.messages.codes import Code
@@ -316,6 +317,7 @@ def test_damage_that_retention_takes_is_damage_no_more(play: Callable[..., None]
             answer = await client.append(body(topic, bytes(20_000)))
             if answer.code is not Code.SUCCESS:
                 client = await group.client(await group.leader())
+        await checkpointed(group)
         await group.until(lambda: node.store.begin_index > 5)
         await group.until(lambda: not faulty(node))
         assert node.raft._log.faulty == ()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
+from dledger.messages.client import ExecuteRequest
 from dledger.messages.codes import Code
+from dledger.messages.command import Expire
 from dledger.types import NodeId
 
 KIB = 1 << 10
@@ -34,9 +36,31 @@ async def write(group: Any, first: int, last: int) -> int:
     return int(topic)
 
 
-async def trimmed(group: Any, *names: str) -> None:
-    """Wait until these nodes, or all, have let go of the beginning of the log."""
+async def checkpointed(group: Any, *names: str) -> None:
+    """These nodes, or all, save their catalogs until the older of the two that each keeps has all that is in the log.
+
+    What is behind the older one never goes, and a catalog is saved as the log grows: how many were saved while a test
+    wrote depends on how fast the disk is, and none is saved when nothing is written any more.
+    """
     nodes = [group.nodes[NodeId(name)] for name in names or group.nodes]
+    for _ in range(2):  # with one more entry each, as there has to be something new
+        leader = await group.leader()
+        index = leader.raft.end_index + 1
+        leader.writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=0)))
+        for node in nodes:
+            await group.until(lambda node=node, index=index: has_saved(node, index))
+
+
+def has_saved(node: Any, index: int) -> bool:
+    """Whether a node's catalog is saved up to this entry; else it is being saved, or will be when asked again."""
+    node.house.checkpoint()
+    return bool(node.checkpoints.index >= index)
+
+
+async def trimmed(group: Any, *names: str) -> None:
+    """Let these nodes, or all, let go of the beginning of the log."""
+    nodes = [group.nodes[NodeId(name)] for name in names or group.nodes]
+    await checkpointed(group, *names)
     await group.until(lambda: all(node.store.begin_index > 0 for node in nodes))
 
 
