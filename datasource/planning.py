@@ -16,7 +16,8 @@ LEAST_BYTES: Final = 16 * MIB
 MOST_BYTES: Final = 64 * MIB
 """Stored bytes of the largest task: a second or less, so that cores finish together and a repeat is cheap."""
 TASKS_PER_CORE: Final = 4
-"""Between these two, so many tasks for each core."""
+"""Between these two, so many tasks for each core. Where there are fewer, still as many for each: one that is left over
+is read by one core while the others wait."""
 WHOLE: Final = 1 << 62
 """A piece size that nothing reaches: one piece, with the bytes of the whole range."""
 MOST_PIECES: Final = 10_000
@@ -99,8 +100,7 @@ def plan(starts: Positions, ends: Positions, split: Split, shape: Shape = Shape(
     Every record is in exactly one slice, in order.
     """
     wholes = measured(ranges(starts, ends), split)
-    even = sum(one.bytes for one in wholes) // (TASKS_PER_CORE * shape.cores)
-    target = min(max(even, LEAST_BYTES), MOST_BYTES)
+    target = _size(sum(one.bytes for one in wholes), shape.cores)
     if shape.most_bytes is not None:
         slices = _within(wholes, split, min(target, shape.most_bytes))
     else:
@@ -111,6 +111,13 @@ def plan(starts: Positions, ends: Positions, split: Split, shape: Shape = Shape(
     if shape.most_rows is not None:
         slices = [part for one in slices for part in _by_rows(one, -(-one.rows // shape.most_rows))]
     return list(_spread(slices, shape.least)) if len(slices) < shape.least else slices
+
+
+def _size(total: int, cores: int) -> int:
+    """Bytes of each task, of so many in all."""
+    tasks = min(total // LEAST_BYTES, TASKS_PER_CORE * cores)
+    tasks = max(tasks - tasks % cores if tasks > cores else tasks, -(-total // MOST_BYTES), 1)
+    return max(-(-total // tasks), LEAST_BYTES)
 
 
 def together(slices: Sequence[Slice], shape: Shape = Shape()) -> list[list[Slice]]:
@@ -145,18 +152,25 @@ def _within(wholes: list[Slice], split: Split, limit: int) -> list[Slice]:
 
 
 def _cut(wholes: list[Slice], split: Split, target: int, limit: int) -> list[Slice]:
-    """Those above ``limit`` bytes in pieces of ``target``; all by one question, the rest of long answers by more."""
+    """Those above ``limit`` bytes in even pieces of up to ``target``, or what stored batches make of it; all by one
+    question, the rest of long answers by more."""
     parts: dict[Slice, list[Slice]] = {whole: [] for whole in wholes}
     open_wholes = [whole for whole in wholes if whole.bytes > limit]
     while open_wholes:
         begins = [parts[whole][-1].end if parts[whole] else whole.start for whole in open_wholes]
-        answers = split([_span(whole, target, begin) for whole, begin in zip(open_wholes, begins, strict=True)])
+        spans = zip(open_wholes, begins, strict=True)
+        answers = split([_span(whole, _even(whole.bytes, target), begin) for whole, begin in spans])
         for whole, begin, pieces in zip(open_wholes, begins, answers, strict=True):
             for piece in pieces:
                 parts[whole].append(replace(whole, start=begin, end=piece.end, bytes=piece.bytes))
                 begin = piece.end
         open_wholes = [whole for whole in open_wholes if parts[whole][-1].end < whole.end]
     return [part for whole in wholes for part in parts[whole] or [whole]]
+
+
+def _even(total: int, target: int) -> int:
+    """Bytes of pieces of one size, up to the target, so that the last one is not a small rest."""
+    return -(-total // -(-total // target))
 
 
 def _merge(slices: list[Slice], target: int) -> Iterable[Slice]:

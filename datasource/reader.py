@@ -24,6 +24,7 @@ from dledger.datasource.resolving import Edges, resolve
 from dledger.datasource.rows import Body, joined, table_rows
 from dledger.datasource.sql import HINT
 from dledger.datasource.typed_rows import typed_rows
+from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.messages.client import TopicInfo
 
@@ -70,6 +71,7 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Resolve both offsets and cut what lies between into tasks."""
+        settle()
         log = Log(self.options)
         infos = log.select()
         if not infos:
@@ -136,6 +138,7 @@ def read_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
     Raises:
         OffsetOutOfRange: records went between planning and reading, and they must not.
     """
+    settle()
     if isinstance(given, LogSlices):
         yield from joined(rows for part in given.parts for rows in _read(part))
     elif isinstance(given, LogSlice):

@@ -17,6 +17,7 @@ from dledger.datasource.option_table import BATCH
 from dledger.datasource.planning import LEAST_BYTES, MOST_BYTES, MOST_TASKS, TASKS_PER_CORE
 from dledger.datasource.store_options import LATEST, StoreOptions, parse_store_options
 from dledger.datasource.store_schema import columns_to_read
+from dledger.datasource.worker import settle
 from dledger.errors import CorruptEntry, PathError
 from dledger.foreign.forms import open_store
 from dledger.foreign.ranges import FileRange, cut, plan_store, read_range
@@ -113,6 +114,7 @@ def read_store_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
         CorruptEntry: there is damage, and that is an error.
         PathError: the file cannot be read, or was deleted, and that is an error.
     """
+    settle()
     if not isinstance(given, StoreSlice):
         return
     schema = to_arrow_schema(given.schema, timezone="UTC")

@@ -13,6 +13,7 @@ from dledger.datasource.claims import Claim
 from dledger.datasource.option_table import WRITE
 from dledger.datasource.options import parse_options
 from dledger.datasource.sink import BY_COLUMN, Sink, Task, refuse_overwrite
+from dledger.datasource.worker import settle
 from dledger.errors import ConfigError
 
 
@@ -29,6 +30,7 @@ class LogWriter(DataSourceArrowWriter):
         self.sink = Sink.plan(checked, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        settle()
         task = Task.current()
         if not self.sink.exactly_once:
             return self.sink.stage(iterator, task, "", 0)

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from dledger.datasource.option_table import WRITE
 from dledger.datasource.options import parse_options
 from dledger.datasource.sink import Sink, Task, refuse_overwrite
+from dledger.datasource.worker import settle
 from dledger.errors import ConfigError
 
 
@@ -26,6 +27,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         self.sink = Sink.plan(checked, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        settle()
         task = Task.current()
         if task.query_id is None and self.sink.exactly_once:
             raise ConfigError("a task of this stream has no query id, without which it cannot be written exactly once")

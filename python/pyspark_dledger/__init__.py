@@ -35,7 +35,9 @@ class DefaultSource(DataSource):
 
             return store_schema(self.options)
         from dledger.datasource.reading import schema_of_table
+        from dledger.datasource.worker import settle
 
+        settle()
         return schema_of_table(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -121,6 +121,20 @@ def test_a_large_partition_is_cut_between_stored_batches_for_its_cores() -> None
         assert [s.bytes // MIB for s in slices] == sizes
 
 
+def test_few_tasks_are_as_many_for_each_core() -> None:
+    layout: Layout = {("a", 0): [(20_000, 2 * MIB)] * 46}
+    wanted = {2: [12, 12, 12, 10], 3: [16, 16, 14], 4: [12, 12, 12, 10], 5: [10, 10, 10, 10, 6]}
+    for cores, pieces in wanted.items():
+        slices = plan({"a": {0: 0}}, ends_of(layout), splitter(layout), Shape(cores=cores))
+        assert [s.bytes // (2 * MIB) for s in slices] == pieces, f"{cores} cores"
+
+
+def test_a_partition_that_is_more_than_a_task_is_cut_evenly() -> None:
+    layout: Layout = {("a", p): [(10, MIB)] * 26 for p in range(4)}
+    slices = plan({"a": dict.fromkeys(range(4), 0)}, ends_of(layout), splitter(layout), Shape(cores=2))
+    assert [s.bytes // MIB for s in slices] == [13] * 8
+
+
 def test_a_huge_read_has_larger_tasks_in_place_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     layout: Layout = {("a", p): [(1, 40 * MIB)] * 30 for p in range(4)}
     monkeypatch.setattr(planning, "MOST_TASKS", 16)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,9 +11,13 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import udf
+from pyspark.sql.types import StructType
 
 from dledger import Client
+from dledger.datasource.schema import read_schema
+from pyspark_dledger import DefaultSource
 
 pytestmark = pytest.mark.spark
 
@@ -51,6 +57,40 @@ def test_many_rows_are_all_there_once_in_whatever_number_of_tasks(spark: SparkSe
         "COUNT(*)", "COUNT(DISTINCT value)", "MAX(offset)", "SUM(CAST(CAST(value AS STRING) AS LONG))"
     ).first()
     assert tuple(total) == (100_000, 100_000, 99_999, sum(range(100_000)))
+
+
+def test_a_task_leaves_what_its_worker_has_loaded_out_of_garbage_collections(
+    spark: SparkSession, table: Any, topic: str, client: Client
+) -> None:
+    table.write(spark.range(10).selectExpr("CAST(id AS STRING) AS value"), topic)
+
+    class Reader(DataSourceReader):
+        def __init__(self, inner: DataSourceReader) -> None:
+            self.inner = inner
+
+        def partitions(self) -> Sequence[InputPartition]:
+            return self.inner.partitions()
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[int, int]]:
+            rows = sum(batch.num_rows for batch in self.inner.read(partition))
+            yield rows, gc.get_freeze_count()
+
+    class Watched(DefaultSource):
+        @classmethod
+        def name(cls) -> str:
+            return "watched"
+
+        def schema(self) -> Any:
+            return "rows long, frozen long"
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return Reader(super().reader(read_schema(False)))
+
+    spark.dataSource.register(Watched)
+    servers = {"dledger.bootstrap.servers": client.bootstrap_servers}
+    (found,) = spark.read.format("watched").options(subscribe=topic, **servers).load().collect()
+    assert found.rows == 10
+    assert found.frozen > 10_000
 
 
 def test_a_hundred_partitions_with_little_to_read_are_read_by_fewer_tasks(
