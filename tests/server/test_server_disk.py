@@ -490,6 +490,34 @@ def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_w
     assert (len(cuts), len(durable), failures) == (1, 1, [])
 
 
+def test_d12_with_flush_async_a_write_that_waited_for_room_is_told_and_synced_though_nothing_follows() -> None:
+    """Else a follower never acknowledges it, and its leader waits for that with whatever comes after."""
+    machine, now = ByHand(), 1000
+    machine.now_ms = lambda: now  # type: ignore[method-assign]
+    room, told = False, list[Any]()
+
+    def append(entries: Any) -> None:
+        if not room:
+            raise DiskFull("no room")
+        store.end = SimpleNamespace(position="written")
+
+    store: Any = SimpleNamespace(append=append, sync=lambda: "synced", end=SimpleNamespace(position="before"))
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = Flusher(store, loop, told.append, told.append, told.append, lazy=True, environment=machine)
+    flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+    machine.turns[0](machine.jobs[:], False)
+    now += 2 * LAZY_SYNC_MS
+    machine.turns[0]([], False)
+    assert flusher.is_full
+    told.clear()
+    room = True
+    machine.turns[0]([], False)
+    assert told == ["written"]
+    now += LAZY_SYNC_MS
+    machine.turns[0]([], False)
+    assert told == ["written", "synced"]
+
+
 def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:
     """Retention runs on the same thread: it must not stand behind the very write that needs its space."""
     machine = ByHand()

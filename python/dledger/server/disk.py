@@ -155,8 +155,9 @@ class Flusher:
 
     def _work(self, jobs: list[Any], last: bool) -> float | None:
         self._sync_asked = False  # before the sync: what is written from here on needs another one
-        self._carry_out([*self._waiting, *jobs] if self._waiting else jobs, last)
-        if self._lazy and jobs and not last:
+        due = [*self._waiting, *jobs] if self._waiting else jobs
+        self._carry_out(due, last)
+        if self._lazy and due and not last:
             self._tell(self._durable, (self._store.end.position, self._cuts_done))
             self._sync_due = self._sync_due or self._now_ms() + LAZY_SYNC_MS
         if not self._lazy or last or self._now_ms() >= self._sync_due > 0:
