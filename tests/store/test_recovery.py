@@ -8,7 +8,7 @@ import json
 import pytest
 
 from dledger.errors import ConfigError, CorruptEntry, CorruptStore, PathError, WrongGroup
-from dledger.messages.entry import HEADER_SIZE, HardState, LogEnd
+from dledger.messages.entry import HEADER, HEADER_SIZE, MAGIC_NOOP, HardState, LogEnd
 from dledger.store.files import RealDisk
 from dledger.store.keeper import Keeping
 from dledger.store.logindex import UNIT_SIZE
@@ -26,6 +26,38 @@ def lose_mark(kit, disk) -> None:
     """Rot in both copies."""
     disk.flip(kit.root / "mark", 9)
     disk.flip(kit.root / "mark", SLOT_SIZE + 9)
+
+
+@pytest.mark.parametrize("short", range(HEADER_SIZE))
+def test_B9_first_noop_torn_at_any_byte_is_no_entry_without_checksums(kit, short: int):
+    """Index, term, pos and channel of the very first one are zeros, as is what was not written."""
+    disk = MemoryDisk()
+    store = kit.open(disk, Keeping.MANUAL)
+    kit.reach(store, 0)
+    [first] = kit.make(store.end, [0], term=0, magic=MAGIC_NOOP)
+    disk.kill_at, disk.kill_short = disk.operations, short
+    with pytest.raises(ProcessKilled):
+        store.append([first])
+    disk.reboot(power=False)
+    store = kit.open(disk)
+    assert store.end in (LogEnd(), LogEnd.after(first))
+    store.append([*([] if store.end.position.index == 0 else [first]), *kit.make(LogEnd.after(first), [3], term=0)])
+    assert store.end.position.index == 1
+
+
+def test_a_log_of_dledgers_that_begins_with_a_noop_is_taken_over(kit, disk):
+    """Its header is all zeros behind the size, as one of ours that was torn; but nobody knows of any mark."""
+    noop = HEADER.pack(MAGIC_NOOP, HEADER_SIZE, 0, 0, 0, 0, 0, 0, 0)
+    size, files = kit.segment, {"data/00000000000000000000": noop, "checkpoint": b"committedIndex=0\n"}
+    disk.mkdir(kit.root / "data")
+    for name, content in {**files, "currterm": b"currTerm=0\nvoteLeader=n0\n"}.items():
+        file = disk.open(kit.root / name, create=True)
+        file.fallocate(size if content is noop else len(content))
+        file.pwritev([content], 0)
+    for _ in range(2):
+        store = kit.open(disk)
+        assert kit.bytes_of(kit.all(store)) == [noop]
+        store.close()
 
 
 def test_B9_write_torn_at_any_byte_goes_and_what_was_synced_stays(kit):

@@ -79,7 +79,7 @@ def recover(parts: Parts, commit_hint: Index) -> Recovered:
         _check_start(parts, start, found)
         found.rebuilt_units += _check_index(parts, start, (begin_index, begin_pos, begin_chain), found)
     seed = begin_chain if start is before else start.chain_crc
-    walker = Walker(parts.data, start, None if seed < 0 else seed, known)
+    walker = Walker(parts.data, start, None if seed < 0 else seed, None if mark is None else known)
     reason = _walk(parts, walker, known, commit_hint, found)
     end = _finish(parts, walker.end, reason, known, found)
     if end.position.index < begin_index:

@@ -94,12 +94,14 @@ class Walker:
     """Walks from ``start`` to the end of the log.
 
     Args:
-        known: where the log is known to have been, from the mark: damage in front of it ends there at the latest.
+        known: where the log is known to have been, from the mark: damage in front of it ends there at the latest. What
+            is behind it has checksums.
     """
 
     def __init__(self, data: SegmentFiles, start: LogEnd, seed: int | None, known: LogEnd | None = None) -> None:
         self._data = data
         self._known = known or LogEnd()
+        self._is_ours = known is not None
         self._chain = Chain(seed)
         self.end = start
         """Behind the last entry passed, sound or not."""
@@ -185,6 +187,8 @@ class Walker:
             return f"pos {own_pos} at {pos}"
         if channel != 0:
             return f"channel {channel} is not 0"
+        if not any(head[8:]) and self._is_ours and pos >= self._known.end_pos:  # DLedger's first NOOP is all zeros
+            return "the header ends behind its size"
         data = self.bytes_at(pos, size)
         if len(data) < size:
             return "the file ends within the entry"
