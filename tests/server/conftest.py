@@ -26,6 +26,7 @@ from dledger.messages.client import (
     OffsetKind,
     OffsetsRequest,
     OffsetsResponse,
+    TransferRequest,
 )
 from dledger.messages.codes import Code
 from dledger.messages.command import Command, CreateTopic
@@ -33,7 +34,7 @@ from dledger.net import Connection, Handlers, Limits, connect, run
 from dledger.server.node import NodeServer
 from dledger.types import NodeId, Role
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and `trimming`: tests are no packages
+sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and its like: tests are no packages
 
 PATIENCE_S = 20.0
 STORY_S = 90.0
@@ -196,6 +197,22 @@ class Group:
     async def follower(self) -> NodeServer:
         leader = await self.leader()
         return next(node for node in self.nodes.values() if node is not leader)
+
+    async def hand_over(self, name: str) -> NodeServer:
+        """Let this node lead, and all the others follow it, also where another wins the election: see `elections`."""
+        while True:
+            leader = await self.leader()
+            if leader.node.node_id != name:
+                await self.agree()
+                await (await self.client(leader)).ask(TransferRequest(to=NodeId(name)))
+                continue
+            await until(lambda leader=leader: leader.raft.role is not Role.LEADER or self.follow(name))
+            if self.follow(name):
+                return leader
+
+    def follow(self, name: str) -> bool:
+        """Whether all nodes take this one for the leader."""
+        return {node.raft.leader_id for node in self.nodes.values()} == {name}
 
     async def client(self, node: NodeServer | None = None) -> BareClient:
         """A connection to this node, or to the leader."""

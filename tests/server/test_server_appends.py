@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from elections import SLOW_VOTES
 
 from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
 from dledger.messages.client import AppendRequest, TransferRequest
@@ -124,7 +125,7 @@ def test_a_leader_that_has_not_applied_everything_refuses_no_topic(play: Callabl
         heir.applier.advance(heir.raft.committed_index)
         assert (await waiting)[0].code is Code.SUCCESS
 
-    play(story)
+    play(story, **SLOW_VOTES)
 
 
 def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(play: Callable[..., None]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from elections import SLOW_VOTES
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.messages.client import AppendRequest, MetadataRequest, TransferRequest
@@ -45,7 +46,7 @@ def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(play: Ca
         assert (Code.NOT_LEADER, heir) in found
         assert leader.writes.held_bytes == 0
 
-    play(story)
+    play(story, **SLOW_VOTES)
 
 
 @pytest.mark.usefixtures("long_wait")

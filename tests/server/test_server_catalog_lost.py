@@ -12,12 +12,12 @@ import pytest
 from trimming import SMALL, awake, body, equal, expected, read_all, trimmed, write
 
 from dledger.errors import CatalogLost, CorruptStore
-from dledger.messages.client import StatusRequest, TransferRequest
+from dledger.messages.client import StatusRequest
 from dledger.messages.codes import Code
 from dledger.messages.peer import PeerMessage, VoteRequest
 from dledger.store.tables import HEADER_BYTES
 from dledger.store.verify import verify_store
-from dledger.types import NodeId, Role
+from dledger.types import Role
 
 ENDLESS = {"retention_bytes": 0, "checkpoint_bytes": SMALL["checkpoint_bytes"], "election_ms": 300}
 
@@ -83,15 +83,13 @@ def test_a_catalog_from_a_leader_with_a_longer_log_takes_nothing_from_the_log_an
     async def story(group: Any) -> None:
         for name in group.config.members:
             await group.start(name, **({"retention_bytes": 0} if name == "n2" else {}))
-        await (await group.client()).ask(TransferRequest(to=NodeId("n0")))
-        await group.until(lambda: group.nodes["n0"].raft.role is Role.LEADER)
+        await group.hand_over("n0")
         topic = await write(group, 0, 60)
         await trimmed(group, "n0", "n1")
         await group.agree()
         await group.stop("n1")
         damage_snapshots(group.folder / "n1")
-        await (await group.client()).ask(TransferRequest(to=NodeId("n2")))
-        await group.until(lambda: group.nodes["n2"].raft.role is Role.LEADER)
+        await group.hand_over("n2")
         await group.start("n1", retention_bytes=0)
         node = group.nodes["n1"]
         begin = node.store.begin

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from elections import SLOW_VOTES
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.messages.client import (
@@ -163,7 +164,7 @@ def test_a_transfer_is_answered_when_the_other_leads(play: Callable[..., None]) 
         assert (await group.leader(but=old.node.node_id)).node.node_id == to
         assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
 
-    play(story)
+    play(story, **SLOW_VOTES)
 
 
 def test_a_transfer_that_cannot_be_says_why(play: Callable[..., None]) -> None:

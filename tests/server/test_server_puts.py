@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from elections import SLOW_VOTES
 
 from dledger.client import AsyncClient
 from dledger.messages.broker import (
@@ -185,14 +186,7 @@ def test_the_next_leader_goes_on_with_the_queue_offsets(play: Play) -> None:
 def test_a_leader_that_led_before_goes_on_behind_the_one_between(play: Play) -> None:
     async def story(group: Any) -> None:
         for expected, name in enumerate(("n0", "n1", "n0", "n2", "n1")):
-            leader = await group.leader()
-            if leader.node.node_id != name:
-                await group.agree()
-                client = await group.client(leader)
-                assert (await client.ask(TransferRequest(to=name))).code is Code.SUCCESS
-                await group.until(lambda name=name: group.nodes[name].writes.caught_up)
-                leader = await group.leader()
-            client = await group.client(leader)
+            client = await group.client(await group.hand_over(name))
             assert (await put(client, message())).queue_offsets == (expected,)
 
     play(story, commit_log="rocketmq")
@@ -219,7 +213,7 @@ def test_a_leader_that_has_not_applied_everything_takes_no_message(play: Play) -
         await group.leader()
         assert (await put(client, message("in time"))).queue_offsets == (1,)
 
-    play(story, commit_log="rocketmq")
+    play(story, commit_log="rocketmq", **SLOW_VOTES)
 
 
 def test_a_restart_from_a_checkpoint_goes_on_with_the_queue_offsets(play: Play) -> None:

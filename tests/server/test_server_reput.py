@@ -24,7 +24,7 @@ from dledger.messages.broker import (
     PutMessageRequest,
     QueryMessageRequest,
 )
-from dledger.messages.client import AdmitRequest, TransferRequest
+from dledger.messages.client import AdmitRequest
 from dledger.messages.codes import Code
 from dledger.messages.entry import MAGIC_NORMAL
 from dledger.rocketmq.columns import Wanted
@@ -550,10 +550,8 @@ def test_a_member_that_takes_over_a_state_has_queues_from_where_its_log_begins(p
 
         assert (await (await group.client()).ask(AdmitRequest(node_id=NodeId(name)))).code is Code.SUCCESS
         await group.until(lambda: node.raft.is_admitted)
-        await group.agree()
-        assert (await (await group.client()).ask(TransferRequest(to=NodeId(name)))).code is Code.SUCCESS
-        await group.until(lambda: node.writes.caught_up)
-        answer = await put(await group.client(node), message(1, topic="once"), Message("orders", b"on"))
+        client = await group.client(await group.hand_over(name))
+        answer = await put(client, message(1, topic="once"), Message("orders", b"on"))
         assert answer.queue_offsets == (1, 60)
         await dispatched(group)
         assert len({len(n.application.reput.files.queues.next_offsets()) for n in group.nodes.values()}) == 1

@@ -1,0 +1,8 @@
+"""Elections that nobody asked for, and what they are kept away with."""
+
+from __future__ import annotations
+
+SLOW_VOTES = {"vote_interval_ms": 600}
+"""For stories in which one hand-over has to be the last word. A voter that has learned the new term from it, and hears
+of no leader for a vote interval or two, asks for votes itself, which on a machine with too much to do is before the new
+leader is heard of."""
