@@ -102,6 +102,17 @@ def test_another_winner_ends_the_transfer_too():
     assert node.step(beat(2, of=N2), now_ms).transfer == TransferDone(N1, Code.TAKE_LEADERSHIP_FAILED)
 
 
+def test_the_old_leader_that_wins_again_says_that_the_transfer_came_to_nothing():
+    """The transferee is in the new term and is not elected there; nobody else would ever answer who asked for it."""
+    node, now_ms = leading()
+    node.transfer(N1, now_ms)
+    node.step(vote(2, (1, 1), of=N1, transfer=True), now_ms)
+    assert node.role is Role.CANDIDATE
+    ready, at = lead(node, N2)
+    assert at < now_ms + config().election_ms
+    assert ready.transfer == TransferDone(N1, Code.TAKE_LEADERSHIP_FAILED)
+
+
 def test_transfers_that_cannot_be_are_refused_with_a_reason():
     node, now_ms = leading(group=config(max_transfer_lag=5))
     assert node.transfer(NodeId("n9"), now_ms).transfer == TransferDone(NodeId("n9"), Code.UNKNOWN_MEMBER)

@@ -75,7 +75,7 @@ class Machine(Core):
         assert self.role is Role.CANDIDATE, f"{self.role.name} cannot become leader"
         assert self.voted_for == self.me, f"leads term {self.term} but voted for {self.voted_for}"
         self.role, self.leader_id = Role.LEADER, self.me
-        self.transfers.ongoing = None
+        self.transfers.end()
         self.acting = leader = Leader(self, self.transfers, now_ms)
         leader.start(now_ms)
 

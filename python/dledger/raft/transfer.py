@@ -93,11 +93,18 @@ class TransferWatch:
             return
         is_replaced = core.role is not Role.LEADER and core.leader_id is not None
         if is_replaced or now_ms >= transfer.deadline_ms:
-            code = Code.SUCCESS if core.leader_id == transfer.to else Code.TAKE_LEADERSHIP_FAILED
-            self.ongoing = None
-            core.out.fact("transfer_over", to=transfer.to, code=code.name)
-            if transfer.is_asked:
-                self.done(transfer.to, code)
+            self.end()
+
+    def end(self) -> None:
+        """It is known who leads now, this node again perhaps: whoever asked for a transfer is told how it ended."""
+        transfer, core = self.ongoing, self.core
+        if transfer is None:
+            return
+        code = Code.SUCCESS if core.leader_id == transfer.to else Code.TAKE_LEADERSHIP_FAILED
+        self.ongoing = None
+        core.out.fact("transfer_over", to=transfer.to, code=code.name)
+        if transfer.is_asked:
+            self.done(transfer.to, code)
 
 
 def nearest_follower(
