@@ -162,10 +162,10 @@ CATALOG: Final = (
         "commit-twice",
         "B33",
         "catalog.transactions",
-        "Transactions.open",
+        "Transactions.commit",
         "writer is not None and command.sequence <= writer.sequence",
         "writer is not None and command.sequence < writer.sequence",
-        "a transaction that is committed can be staged again",
+        "a commit whose answer was lost is carried out again",
     ),
 )
 

@@ -27,6 +27,13 @@ SERVICE: Final = (
         "a staged batch that is sent again is committed twice",
     ),
     Mutant(
+        "catalog-staged-again", "B33", "catalog.transactions", "Transactions.open",
+        "writer is not None and command.sequence <= writer.sequence",
+        "writer is not None and command.sequence < writer.sequence",
+        "a transaction that is committed can be staged again",
+        "tests/catalog/test_catalog_transactions.py",
+    ),
+    Mutant(
         "catalog-incomplete-commit", "B33", "catalog.transactions", "Transactions._refusal",
         "if (stage.batches, stage.records) != (part.batches, part.records):",
         "if stage.batches > part.batches:",

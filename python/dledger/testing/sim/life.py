@@ -138,14 +138,15 @@ class Life:
             self._note(f"producer: {error}")
             return
         for _ in range(self._rng.spread(1, 8)):
-            numbers, values = self._new_values()
             self._sequences[topic.name] = sequence = self._sequences.get(topic.name, 0) + 1
-            call = self.workload.recorder.begin(
-                Kind.APPEND, self.session, topic.name, partition,
-                values=numbers, producer=self._producer_names[topic.name], sequence=sequence,
-            )  # fmt: skip
-            future = await producer.append(values, partition=partition)
-            future.add_done_callback(self._answer(call, topic, partition, len(values)))
+            name = self._producer_names[topic.name]
+            await self._hand_in(producer, topic, partition, producer=name, sequence=sequence)
+
+    async def _hand_in(self, through: AsyncProducer, topic: Topic, partition: int, **more: Any) -> None:
+        numbers, values = self._new_values()
+        call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers, **more)
+        future = await through.append(values, partition=partition)
+        future.add_done_callback(self._answer(call, topic, partition, len(values)))
 
     def _answer(self, call: Call, topic: Topic, partition: int, count: int) -> Callable[[asyncio.Future[Any]], None]:
         def answered(future: asyncio.Future[Any]) -> None:
@@ -165,6 +166,8 @@ class Life:
         producer = self._producers.get(topic.name)
         if producer is not None and self._rng.chance(50_000):
             del self._producers[topic.name]
+            if self._rng.chance(500_000):
+                await self._fence(topic, producer)
             await producer.close()
             producer = None
         if producer is None:
@@ -173,13 +176,23 @@ class Life:
             self._producer_names[topic.name] = producer.name
         return producer
 
+    async def _fence(self, topic: Topic, old: AsyncProducer) -> None:
+        """A newer session of the same name takes over, and the old one goes on as if it were the only one."""
+        newer, partition = await self.client.producer(topic.name, name=old.name), self._rng.below(topic.partitions)
+        await self._hand_in(newer, topic, partition)
+        await self._hand_in(old, topic, partition)
+        await newer.close()
+
     async def _transact(self) -> None:
-        """A transaction over one or more partitions, tried until it is known to be done, or given up."""
+        """A transaction over one or more partitions, tried until it is known to be done, or given up. Now and then
+        somebody does not know that it is done, and goes through all of it again."""
         self._transactions += 1
         name = f"{self.session}-{self._transactions}"
         places = [self._place() for _ in range(self._rng.between(1, 3))]
         for attempt in range(self._rng.between(1, 4)):
             if await self._attempt(name, places, attempt):
+                if self._rng.chance(200_000):
+                    await self._attempt(name, places, attempt + 1)
                 return
 
     async def _attempt(self, name: str, places: list[tuple[Topic, int]], attempt: int) -> bool:
