@@ -336,6 +336,36 @@ def test_d2_a_node_that_failed_elsewhere_writes_and_syncs_nothing_that_still_wai
     assert (done, told) == ([], [])
 
 
+def test_B20_a_sync_from_before_a_cut_says_nothing_of_what_is_written_there_again() -> None:
+    """The thread's word of it may reach the loop after the cut was asked for."""
+    machine, told, on_the_way, names = ByHand(), list[str](), list[Any](), iter(("before", "after"))
+    store: Any = SimpleNamespace(
+        append=lambda entries: None, sync=lambda: next(names), truncate=lambda after: None,
+        end=SimpleNamespace(position="cut"),
+    )  # fmt: skip
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: on_the_way.append((callback, argument)))
+    flusher = Flusher(store, loop, told.append, lambda end: None, told.append, environment=machine)  # type: ignore[arg-type]
+
+    def turn() -> None:
+        jobs, machine.jobs[:] = machine.jobs[:], []
+        machine.turns[0](jobs, False)
+
+    def arrive() -> None:
+        for callback, argument in on_the_way:
+            callback(argument)
+        on_the_way.clear()
+
+    flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+    turn()
+    flusher.truncate(Index(0))
+    flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+    arrive()
+    assert told == []
+    turn()
+    arrive()
+    assert told == ["after"]
+
+
 def test_flush_async_tells_at_once_what_was_written_and_syncs_it_soon() -> None:
     """However much comes meanwhile; when nothing came, nothing is synced; at the end all is."""
     machine, now = ByHand(), 1000

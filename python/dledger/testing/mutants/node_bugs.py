@@ -196,6 +196,7 @@ SERVER: Final = (
         "cuts == self._cuts",
         "True",
         "a sync from before a cut counts for what was written after it",
+        "tests/server/test_server_disk.py",
     ),
     Mutant(
         "read-before-applied",
@@ -214,6 +215,7 @@ SERVER: Final = (
         "message.group != self.config.group or ",
         "",
         "another group's message is taken",
+        "tests/raft/test_machine.py",
     ),
     Mutant(
         "applied-twice",
