@@ -28,20 +28,21 @@ def lose_mark(kit, disk) -> None:
     disk.flip(kit.root / "mark", SLOT_SIZE + 9)
 
 
+@pytest.mark.parametrize("term", [0, 2])
 @pytest.mark.parametrize("short", range(HEADER_SIZE))
-def test_B9_first_noop_torn_at_any_byte_is_no_entry_without_checksums(kit, short: int):
-    """Index, term, pos and channel of the very first one are zeros, as is what was not written."""
+def test_B9_first_noop_torn_at_any_byte_is_no_entry_without_checksums(kit, short: int, term: int):
+    """Index, pos and channel of the very first one are zeros, and maybe its term, as is what was not written."""
     disk = MemoryDisk()
     store = kit.open(disk, Keeping.MANUAL)
-    kit.reach(store, 0)
-    [first] = kit.make(store.end, [0], term=0, magic=MAGIC_NOOP)
+    kit.reach(store, term)
+    [first] = kit.make(store.end, [0], term, magic=MAGIC_NOOP)
     disk.kill_at, disk.kill_short = disk.operations, short
     with pytest.raises(ProcessKilled):
         store.append([first])
     disk.reboot(power=False)
     store = kit.open(disk)
     assert store.end in (LogEnd(), LogEnd.after(first))
-    store.append([*([] if store.end.position.index == 0 else [first]), *kit.make(LogEnd.after(first), [3], term=0)])
+    store.append([*([] if store.end.position.index == 0 else [first]), *kit.make(LogEnd.after(first), [3], term)])
     assert store.end.position.index == 1
 
 

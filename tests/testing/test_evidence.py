@@ -61,6 +61,18 @@ def test_red_result_is_red_in_both_places_and_names_its_problems():
     assert "- seed 7: I1" in text
 
 
+def test_runs_of_the_simulator_with_other_seeds_are_added_up_and_named_one_by_one():
+    first = {**made(), "commit": "aaaaaaa", "command": "sim --first 1"}
+    second = {**made(ok=False, problems=["seed 3001: I3"]), "commit": "bbbbbbb", "command": "sim --first 2001"}
+    second["faults"] = {"cut": 1, "loss": 2}
+    text = page(GUARANTEES, [first, second])
+    assert text.count("### sim: **RED**") == 1
+    assert "`sim --first 1` at aaaaaaa, " in text
+    assert "`sim --first 2001` at bbbbbbb, " in text
+    assert "- 4,000 seeds, 3.0 hours\n- faults that bit: cut 1,235, loss 2\n- seed 3001: I3" in text
+    assert "- sim at aaaaaaa, bbbbbbb: **RED** 4,000 seeds, 3.0 hours" in text
+
+
 def test_campaign_that_no_promise_names_is_refused():
     with pytest.raises(KeyError, match="no promise names the campaign 'dance'"):
         page(GUARANTEES, [made("dance")])

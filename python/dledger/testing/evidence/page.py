@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dledger.testing.evidence.promises import PROMISES
+from dledger.testing.evidence.promises import PROMISES, SIM
 
 Result = Mapping[str, Any]
 
@@ -58,15 +58,34 @@ def page(guarantees: str, results: Sequence[Result]) -> str:
     for found in results:
         if found["campaign"] not in known:
             raise KeyError(f"no promise names the campaign {found['campaign']!r}: add it to evidence/promises.py")
+    results = joined(results)
     parts = [HEAD, "## Campaigns\n", *(_campaign(found) for found in results), "## Promises\n"]
     parts += [_promise(promise, results) for promise in promises_of(guarantees)]
     return "\n".join(parts)
 
 
+def joined(results: Sequence[Result]) -> list[Result]:
+    """The runs of the simulator, each of other seeds, as one that lists them under ``runs``; the others as they are."""
+    runs = [found for found in results if found["campaign"] == SIM]
+    others = [found for found in results if found["campaign"] != SIM]
+    if not runs:
+        return others
+    whole = {**runs[0], "runs": runs, "ok": all(run["ok"] for run in runs), "figures": _sums(runs, "figures"),
+             "faults": _sums(runs, "faults"), "commit": ", ".join(dict.fromkeys(run["commit"] for run in runs)),
+             "problems": [text for run in runs for text in run.get("problems", ())]}  # fmt: skip
+    return [*others, whole]
+
+
+def _sums(runs: Sequence[Result], part: str) -> dict[str, float]:
+    """The figures of all runs added up, by name."""
+    names = dict.fromkeys(name for run in runs for name in run[part])
+    return {name: round(sum(run[part].get(name, 0) for run in runs), 2) for name in names}
+
+
 def _campaign(found: Result) -> str:
     verdict = "everything held" if found["ok"] else "**RED**"
-    lines = [f"### {found['campaign']}: {verdict}\n", f"`{found['command']}` at {found['commit']}, {found['date']}.\n",
-             f"- {_figures(found['figures'])}"]  # fmt: skip
+    runs = [f"`{run['command']}` at {run['commit']}, {run['date']}." for run in found.get("runs", [found])]
+    lines = [f"### {found['campaign']}: {verdict}\n", *(f"{run}\n" for run in runs), f"- {_figures(found['figures'])}"]
     if found["faults"]:
         lines.append("- faults that bit: " + ", ".join(f"{name} {count:,}" for name, count in found["faults"].items()))
     lines += [f"- {text}" for text in found.get("problems", ())]
