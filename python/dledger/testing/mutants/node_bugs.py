@@ -225,6 +225,7 @@ SERVER: Final = (
         "index <= self.applied_index",
         "False",
         "an entry may be applied again",
+        "tests/catalog/test_catalog_snapshot.py",
     ),
 )
 

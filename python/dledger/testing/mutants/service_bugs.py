@@ -25,6 +25,7 @@ SERVICE: Final = (
         "if header.sequence == stage.batches:",
         "if header.sequence <= stage.batches:",
         "a staged batch that is sent again is committed twice",
+        "tests/catalog/test_catalog_transactions.py",
     ),
     Mutant(
         "catalog-staged-again", "B33", "catalog.transactions", "Transactions.open",
