@@ -11,6 +11,7 @@ import pytest
 from elections import SLOW_VOTES
 
 from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
+from dledger.catalog.results import DataResult
 from dledger.messages.client import AppendRequest, TransferRequest
 from dledger.messages.codes import Code
 from dledger.messages.command import (
@@ -21,7 +22,8 @@ from dledger.messages.command import (
     OpenStage,
     StageSum,
 )
-from dledger.types import Role
+from dledger.messages.entry import Entry
+from dledger.types import Role, Term
 
 MIB = 1 << 20
 
@@ -328,6 +330,28 @@ def test_an_append_is_given_up_at_its_own_time_though_one_before_it_waits_longer
         finally:
             go_on.set()
         assert (await patient)[0].code is Code.SUCCESS
+
+    play(story, 1, ack_timeout_ms=600_000)
+
+
+def test_d9_an_append_is_not_answered_with_the_entry_of_another_leader_in_its_place(play: Callable[..., None]) -> None:
+    """Raft gives the cut range up before that: here it did not."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        sync, go_on = node.store.sync, threading.Event()
+        node.store.sync = lambda: go_on.wait() and sync()
+        try:
+            waiting = client.start(AppendRequest(timeout_ms=600_000), body(topic))
+            await group.until(lambda: node.writes._waiting)
+            [(index, waiter)] = node.writes._waiting.items()
+            other = Entry(index, Term(waiter.term + 1), 0, 0, 0, 0, b"", body(topic))
+            node.writes.applied(other, DataResult(Code.SUCCESS, 7))
+            assert (await waiting)[0].code is Code.TERM_CHANGED
+        finally:
+            go_on.set()
 
     play(story, 1, ack_timeout_ms=600_000)
 

@@ -59,6 +59,7 @@ SERVICE: Final = (
         "if gone > begin:",
         "gone = min(gone + 1, self.rows)\n        if gone > begin:",
         "a record that is kept is no longer served",
+        "tests/catalog/test_catalog_partition.py",
     ),
     Mutant(
         "catalog-expired-is-skipped", "B34", "server.reads", "Reads.fetch",
@@ -90,6 +91,7 @@ SERVICE: Final = (
         "if waiter.term != entry.term or result is None:",
         "if result is None:",
         "a client is told that its records are written when another leader's entry took their place",
+        "tests/server/test_server_appends.py",
     ),
     Mutant(
         "server-open-end-is-definite", "D9 B23", "server.appends", "Writes.finished",
@@ -108,6 +110,7 @@ SERVICE: Final = (
         "self._catalog.applied_index >= self._driver.raft.noop_index",
         "self._catalog.applied_index >= -1",
         "a new leader refuses from a state that lacks what was committed",
+        "tests/server/test_server_appends.py",
     ),
     Mutant(
         "server-foreign-peer", "B35", "server.front", "Front._hello",
