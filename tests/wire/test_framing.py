@@ -86,6 +86,16 @@ def test_what_follows_a_large_frame_whose_head_came_in_two_parts_is_no_garbage(c
     assert [bytes(frame.payload) for frame in found] == payloads
 
 
+@pytest.mark.parametrize("left", [1, 2])
+def test_a_large_frame_is_not_handed_on_before_its_last_byte(left: int) -> None:
+    data, payloads = frames(LARGE, LARGE + 5)
+    first = len(frames(LARGE)[0])
+    reader = FrameReader(Limits())
+    assert reader.feed(data[: first - left]) == []
+    found = receive(data, [0, 1000, first - left, first, len(data) - left, len(data)])
+    assert [bytes(frame.payload) for frame in found] == payloads
+
+
 def test_frames_fed_byte_by_byte() -> None:
     data, payloads = frames(3, 0, 10)
     reader = FrameReader(Limits())

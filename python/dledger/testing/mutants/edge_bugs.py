@@ -75,6 +75,6 @@ EDGES: Final = (
         "self._filled < len(self._large)",
         "self._filled + 1 < len(self._large)",
         "a large frame is handed on before its last byte is there",
-        "tests/wire tests/net",
+        "tests/wire/test_framing.py",
     ),
 )

@@ -57,6 +57,7 @@ FILES: Final = (
         "return entry if body_is_sound(entry) else",
         "return entry if entry.size else",
         "an entry of which only a part was written counts as whole after a power cut",
+        "tests/store/test_recovery.py",
     ),
     Mutant(
         "store-tail-not-cut", "B9", "store.recovery", "_finish",
@@ -84,6 +85,7 @@ FILES: Final = (
         "self._marks.lower_to(end)",
         "self._marks.lower_to(self._view.end)",
         "after a cut the mark speaks of entries that are gone",
+        "tests/store/test_store_contract.py",
     ),
     Mutant(
         "store-cut-from-the-front", "B20", "store.segments", "SegmentFiles.drop_behind",
