@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The records have the offsets [start, end)."""
+    """The records have the offsets [start, end).
+
+    A producer cuts what is too large for one entry (``max_body_bytes``, less 1 KiB). Records of others may lie between
+    the pieces; ``end - start`` is then more than were appended.
+    """
 
     topic: str
     partition: int

@@ -47,6 +47,7 @@ class Life:
         self._producer_names: dict[str, str] = {}
         self._sequences: dict[str, int] = {}
         self._transactions = 0
+        self._fenced = 0
         self._pending: dict[asyncio.Future[Any], None] = {}
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -177,10 +178,12 @@ class Life:
         return producer
 
     async def _fence(self, topic: Topic, old: AsyncProducer) -> None:
-        """A newer session of the same name takes over, and the old one goes on as if it were the only one."""
+        """A newer session of the same name takes over, and the old one goes on as if it were the only one. Nothing
+        says which of the two is first, so in the history each call has a producer of its own."""
         newer, partition = await self.client.producer(topic.name, name=old.name), self._rng.below(topic.partitions)
-        await self._hand_in(newer, topic, partition)
-        await self._hand_in(old, topic, partition)
+        for producer in (newer, old):
+            self._fenced += 1
+            await self._hand_in(producer, topic, partition, producer=f"{self.session}-fenced-{self._fenced}")
         await newer.close()
 
     async def _transact(self) -> None:
