@@ -43,8 +43,8 @@ layers: $(VENV)/.package
 length: $(VENV)/.package
 	@$(BIN)/python -m pytest tests/rules/test_tidy.py
 
-bench: $(VENV)/.package  ## measure, beside what this machine can do (BENCH=append,latency for some sections; REPETITIONS=n; QUICK=1; JSON=file)
-	@$(SPARK_ENV) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick) \
+bench: $(VENV)/.package $(if $(findstring brokers,$(BENCH)),$(INTEROP)/.jars)  ## measure, beside what this machine can do (BENCH=append,latency for some sections; BENCH=brokers: beside RocketMQ's, needs Maven; REPETITIONS=n; QUICK=1; JSON=file)
+	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick) \
 		$(if $(REPETITIONS),--repetitions $(REPETITIONS)) $(if $(JSON),--json $(JSON))
 
 kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost

@@ -14,6 +14,7 @@ from rich.console import Console
 from benchmarks import (
     appends,
     availability,
+    brokers,
     costs,
     failures,
     following,
@@ -46,14 +47,17 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "rocketmq": rocketmq.rocketmq,
     "following": following.following,
     "messages": messages.messages,
+    "brokers": brokers.beside_brokers,
 }
+UNASKED = [name for name in SECTIONS if name != "brokers"]
+"""What is run without a word: all that needs nothing but this package."""
 RESULTS = Path(__file__).parent / "results"
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", default=",".join(SECTIONS), help=f"some of {','.join(SECTIONS)}")
+    parser.add_argument("--only", default=",".join(UNASKED), help=f"some of {','.join(SECTIONS)}")
     parser.add_argument("--repetitions", type=int, default=5,
                         help="of every case; failover and handover: at least 20; elections: minutes")
     parser.add_argument("--directory", type=Path, help="where the logs lie while they are measured (a real disk)")

@@ -13,20 +13,21 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dledger.datasource.java import ensure_java
 
 SOURCES = Path(__file__).parent / "java"
-FLAGS = (
-    "-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true",
+OPEN = (
+    "-Djava.net.preferIPv4Stack=true", "-Drocketmq.client.logUseSlf4j=true",
     "--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
-    "-Drocketmq.client.logUseSlf4j=true",
 )  # fmt: skip
 """Java 17 must be told to let the broker unmap its files."""
+SMALL = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Many programs that start quickly, for tests."""
 LOGGING = """<configuration>
   <appender name="log" class="ch.qos.logback.core.ConsoleAppender">
     <target>System.err</target>
@@ -245,8 +246,10 @@ class Ledger(Talker):
 class Programs:
     """Starts the programs out of a folder of jars; a name server runs from the first time on that it is needed."""
 
-    def __init__(self, jars: Path, folder: Path) -> None:
+    def __init__(self, jars: Path, folder: Path, flags: Sequence[str] = SMALL) -> None:
+        """``flags``: of the virtual machines."""
         self.folder = folder
+        self._flags = (*flags, *OPEN)
         self._numbers = 0
         self._jars = jars
         self._name_server: Running | None = None
@@ -267,7 +270,7 @@ class Programs:
         """The command that starts a class."""
         path = os.pathsep.join([str(self.folder / "classes"), f"{self._jars}/*"])
         home = (f"-Drocketmq.home.dir={self.folder}", f"-Duser.home={self.folder}")
-        return [str(self._bin / "java"), *FLAGS, *home, "-cp", path, main, *arguments]
+        return [str(self._bin / "java"), *self._flags, *home, "-cp", path, main, *arguments]
 
     def number(self) -> int:
         """Another one each time, for the names of files."""

@@ -13,6 +13,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -20,6 +24,7 @@ import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
@@ -79,6 +84,8 @@ public class Messages {
                 return true;
             case "send":
                 return sent(command);
+            case "load":
+                return load(command);
             case "batch":
                 return batch(command);
             case "transaction":
@@ -114,6 +121,38 @@ public class Messages {
             results.add(result(producer.send(message((JSONObject) one), queue((JSONObject) one))));
         }
         return results;
+    }
+
+    /** How many messages of a size are acknowledged when some threads send one after the other, for that long. */
+    private Object load(JSONObject command) throws Exception {
+        DefaultMQProducer producer = producer(null);
+        int queues = command.getIntValue("queues");
+        int threads = command.getIntValue("threads");
+        byte[] body = new byte[command.getIntValue("size")];
+        LongAdder acknowledged = new LongAdder();
+        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        long began = System.nanoTime();
+        long end = began + (long) (command.getDoubleValue("seconds") * 1e9);
+        List<Future<?>> senders = new ArrayList<>();
+        for (int thread = 0; thread < threads; thread++) {
+            MessageQueue queue = new MessageQueue(
+                command.getString("topic"), command.getString("broker"), thread % queues);
+            senders.add(pool.submit(() -> {
+                while (System.nanoTime() < end) {
+                    SendResult result = producer.send(new Message(queue.getTopic(), body), queue);
+                    if (result.getSendStatus() != SendStatus.SEND_OK) {
+                        throw new IllegalStateException(result.toString());
+                    }
+                    acknowledged.increment();
+                }
+                return null;
+            }));
+        }
+        pool.shutdown();
+        for (Future<?> sender : senders) {
+            sender.get();
+        }
+        return acknowledged.sum() / ((System.nanoTime() - began) / 1e9);
     }
 
     private Object batch(JSONObject command) throws Exception {
