@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from trimming import checkpointed
 
-from dledger.batch.header import BodyHeader, Kind, encode_header
+from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, encode_header
 from dledger.messages.codes import Code
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, LogEnd, stamp
 from dledger.messages.repair import RepairResponse
@@ -20,6 +20,8 @@ from dledger.store.verify import verify_store
 from dledger.types import Index, Role
 
 KIB = 1 << 10
+MAGIC_AT = 1 - BODY_HEADER_SIZE - HEADER_SIZE
+"""The second byte of an entry, counted from its payload."""
 
 
 def body(topic_id: int, payload: bytes = b"payload") -> bytes:
@@ -299,6 +301,23 @@ def test_an_entry_that_could_not_be_read_once_is_read_again_when_nobody_has_a_co
         assert node.raft._log.faulty == ()
 
     play(story)
+
+
+def test_damage_beside_a_run_is_looked_for_and_repaired_with_it(play: Callable[..., None]) -> None:
+    """An entry whose header is damaged too vouches for none in front of it."""
+
+    async def story(group: Any) -> None:
+        topic = await fill(group, 20)
+        node = await group.follower()
+        damage(node.node.directory, 8, 10, at=MAGIC_AT)
+        first = Index(node.raft.end_index - 11)
+        node.repairs.found((Fault(first, Index(first + 1), -1, "n0", "an input/output error"),))
+        assert [(one["first"], one["last"]) for one in faulty(node)] == [(first, first + 1)]
+        await group.until(lambda: node.repairs.repaired == 3)
+        assert not faulty(node)
+        assert await read_all(group, node, topic, 20) == expected(topic, range(20))
+
+    play(story, scrub_bytes_per_s=0, cache_bytes=1000)
 
 
 def test_damage_that_retention_takes_is_damage_no_more(play: Callable[..., None]) -> None:

@@ -72,8 +72,19 @@ def test_scrub_counts_no_entries_by_the_word_of_a_damaged_neighbour(kit, disk, f
     flip(disk, kit, entries[first + 1].pos + byte)
     faults = store.scrub(1 << 20, Index(11)).faults
     assert (faults[0].first, faults[-1].last, sum(f.last + 1 - f.first for f in faults)) == (first, first + 1, 2)
-    faults = store.examine(Index(first))
+    faults = store.examine(Index(first), Index(first))
     assert (faults[0].first, faults[-1].last, sum(f.last + 1 - f.first for f in faults)) == (first, first + 1, 2)
+    store.close()
+
+
+def test_damage_beside_a_run_is_seen(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [60] * 12)
+    for damaged in (3, 7, 9):
+        flip(disk, kit, entries[damaged].pos + 1)
+    assert [fault.first for fault in store.examine(Index(6), Index(6))] == [7]
+    assert [fault.first for fault in store.examine(Index(6), Index(8))] == [7, 9]
+    assert [fault.first for fault in store.examine(Index(4), Index(5))] == [3]
     store.close()
 
 

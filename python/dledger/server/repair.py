@@ -196,6 +196,7 @@ class Repairs:
                     repair.refused[repair.asked] = "no answer"
                 else:
                     repair.refused.clear()  # nobody could help the last time
+                    repair.examined = False
                 self._ask_next(repair, now)
 
     def _ask_next(self, repair: Repair, now: int) -> None:
@@ -314,8 +315,8 @@ class Repairs:
         self._on_repaired()
 
     def _examine(self, fault: Fault) -> None:
-        """The damage may be wider than the entry by which it was found: look around it."""
-        future = self._driver.on_reader(self._store.examine, fault.first)
+        """The damage may be wider than what is known of it: look around that."""
+        future = self._driver.on_reader(self._store.examine, fault.first, fault.last)
         future.add_done_callback(self._examined)
 
     def _examined(self, done: asyncio.Future[tuple[Fault, ...]]) -> None:

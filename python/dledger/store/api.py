@@ -219,9 +219,9 @@ class LogStore(Protocol):
             StorageError: the disk failed otherwise than by not giving back what was written.
         """
 
-    def examine(self, index: Index) -> tuple[Fault, ...]:
-        """What is damaged around an entry of which a read failed: whole runs, so that each can be repaired. From any
-        thread."""
+    def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:
+        """What is damaged in and beside entries of which a read failed, or for which their neighbours do not vouch:
+        whole runs, so that each can be repaired. From any thread."""
 
     def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Held | None = None) -> Index:
         """Delete whole expired files, oldest first, none with an entry above ``limit``, never the last one.

@@ -352,10 +352,10 @@ class FileStore:
         with self._fatal("scrub", self._data.directory):
             return self._scrub.step(max_bytes, committed)
 
-    def examine(self, index: Index) -> tuple[Fault, ...]:
+    def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:
         """See `LogStore.examine`."""
         with self._fatal("examine", self._data.directory):
-            return examine(self._data, self._reader, self._view, self._marks.mark.durable, index)
+            return examine(self._data, self._reader, self._view, self._marks.mark.durable, first, last)
 
     def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Held | None = None) -> Index:
         """See `LogStore.retain`."""

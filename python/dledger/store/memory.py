@@ -246,8 +246,8 @@ class MemoryStore:
                 chain = entry.chain_crc
             return Scrubbed(self.bytes_used, tuple(faults), self.end.end_pos)
 
-    def examine(self, index: Index) -> tuple[Fault, ...]:
-        return tuple(fault for fault in self.scrub(0, index).faults if fault.first == index)
+    def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self.scrub(0, Index(last + 1)).faults if fault.first >= first - 1)
 
     def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Held | None = None) -> Index:
         self._check(writes=True)

@@ -49,19 +49,21 @@ class Patient(SegmentFiles):
         return b"".join(self.pread(offset + low, high - low) for low, high in pairwise(cuts))
 
 
-def examine(data: SegmentFiles, reader: Reader, view: View, known: LogEnd, index: Index) -> tuple[Fault, ...]:
-    """The damage around an entry: walk from a sound entry in front of it to a sound one behind it."""
+def examine(
+    data: SegmentFiles, reader: Reader, view: View, known: LogEnd, first: Index, last: Index
+) -> tuple[Fault, ...]:
+    """The damage in and beside a run: walk from a sound entry in front of it to a sound one behind it."""
     begin = LogEnd(Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0))
     start, seed = begin, None if view.begin_chain < 0 else view.begin_chain
     for back in (2, 16, 128, 1024):
-        if index - back >= view.begin_index:
+        if first - back >= view.begin_index:
             with suppress(CorruptEntry):
-                start = LogEnd.after(reader.read(Index(index - back), 1)[0])
+                start = LogEnd.after(reader.read(Index(first - back), 1)[0])
                 seed = start.chain_crc
                 break
     walker, faults = Walker(Patient(data), start, seed, known), list[Fault]()
     for event in walker.walk():
-        if isinstance(event, Finish) or (isinstance(event, Good) and event.entry.index > index):
+        if isinstance(event, Finish) or (isinstance(event, Good) and event.entry.index > last):
             break
         if isinstance(event, Bad) and event.first <= event.last:
             faults.append(fault_of(data, event))

@@ -60,6 +60,13 @@ FILES: Final = (
         "tests/store/test_recovery.py",
     ),
     Mutant(
+        "store-damage-beside-unseen", "B8", "store.scrub", "examine",
+        "event.entry.index > last",
+        "event.entry.index > first",
+        "a run that damage beside it keeps from being repaired stays as it is",
+        "tests/server/test_server_repair.py",
+    ),
+    Mutant(
         "store-tail-not-cut", "B9", "store.recovery", "_finish",
         "elif reason and data.has(end.end_pos):",
         "elif reason and end.end_pos < 0:",
