@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from raft_bench import (
     N1,
+    N2,
     answer,
     asked,
+    beat_answer,
     config,
     follow,
     lead,
@@ -23,6 +25,7 @@ from raft_harness import World
 
 from dledger.messages.codes import Code
 from dledger.messages.peer import (
+    HeartBeatRequest,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
     PushEntryResponse,
@@ -98,6 +101,39 @@ def test_B8_a_leader_that_finds_damage_hands_over_as_soon_as_somebody_is_near():
         requests += sent(node.tick(now_ms), LeadershipTransferRequest)
     assert requests
     assert requests[0].remote_id == N1
+
+
+@pytest.mark.parametrize("living", [(N1, N2), (N1,)])
+def test_B8_a_leader_whose_damage_nobody_can_mend_and_all_wait_for_leaves_it_to_a_quorum_that_lacks_it(living):
+    """Else nothing is ever committed again. A quorum that can elect one of its own has to be there, for this node does
+    not vote for a shorter log; while it is not, this one goes on and serves what it can."""
+    node = node_with(0, 0, 0, 0)
+    _, now_ms = lead(node)
+    node.set_faulty(((Index(2), Index(2)),), now_ms)
+    for peer in living:
+        node.step(pushed(node, peer, PushType.COMPARE, 1), now_ms)
+    end_ms = now_ms + 5 * config().election_ms
+    while now_ms < end_ms and node.role is Role.LEADER:
+        now_ms = node.deadline_ms()
+        for beat in sent(node.tick(now_ms), HeartBeatRequest):
+            if beat.remote_id in living:
+                node.step(beat_answer(node, beat.remote_id, beat.round), now_ms)
+    assert (node.role is Role.CANDIDATE) == (len(living) == 2)
+    assert node.end_index == 4, "it cuts nothing by itself"
+
+
+def test_B8_a_leader_goes_on_with_damage_that_a_quorum_has_passed():
+    node = node_with(0, 0, 0, 0)
+    _, now_ms = lead(node)
+    node.set_faulty(((Index(2), Index(2)),), now_ms)
+    node.step(pushed(node, N2, PushType.COMPARE, 1), now_ms)
+    node.step(pushed(node, N1, PushType.COMPARE, 3), now_ms)
+    node.step(pushed(node, N1, PushType.APPEND, 4), now_ms)
+    for _ in range(50):
+        now_ms = node.deadline_ms()
+        for beat in sent(node.tick(now_ms), HeartBeatRequest):
+            node.step(beat_answer(node, beat.remote_id, beat.round), now_ms)
+    assert node.role is Role.LEADER
 
 
 def test_a_node_alone_leads_with_damage_because_nobody_else_could():

@@ -18,7 +18,7 @@ from dledger.raft.dispatcher import EntryDispatcher
 from dledger.raft.quorum import QuorumAckChecker
 from dledger.raft.reads import ReadQueue
 from dledger.raft.transfer import TransferWatch, check_transfer, nearest_follower, tell
-from dledger.types import Buffer, Index, NodeId
+from dledger.types import NO_INDEX, Buffer, Index, NodeId
 
 RETRY_PREFERRED: Final = 10
 """After a transfer to a preferred leader, the next one is tried no sooner than this many election times."""
@@ -37,6 +37,7 @@ class Leader:
         self.dispatchers = {peer: EntryDispatcher(core, peer, end, now_ms) for peer in core.peers}
         self._next_beat_ms = now_ms + core.config.heartbeat_ms
         self._next_preference_ms = now_ms + core.config.election_ms
+        self._held_up_since_ms = now_ms
         self._lagging_since_ms: int | None = None
         self._lagging_at = end
         self._lost: set[tuple[NodeId, int]] = set()
@@ -63,6 +64,10 @@ class Leader:
             return
         if self._lost_quorum(now_ms):
             self.core.out.fact("quorum_lost", term=self.core.term)
+            self.core.become_candidate(self.core.term, now_ms)
+            return
+        if self._is_held_up(now_ms):
+            self.core.out.fact("held_up", term=self.core.term)
             self.core.become_candidate(self.core.term, now_ms)
             return
         self._next_beat_ms = now_ms + self.core.config.heartbeat_ms
@@ -263,6 +268,17 @@ class Leader:
         """Check-quorum: whether fewer than a quorum were heard within the shortest patience of a follower."""
         since = now_ms - self.core.config.election_ms
         return 1 + sum(d.counts and d.heard_ms > since for d in self.dispatchers.values()) < self.core.quorum
+
+    def _is_held_up(self, now_ms: int) -> bool:
+        """Whether for an election time a quorum of others has been there that lacks a damaged entry of this log. So it
+        was never committed and nobody can mend it, this node can send nothing behind it, and they can do without it:
+        one of them leads, and has it cut."""
+        core, since_ms = self.core, now_ms - self.core.config.election_ms
+        damaged = core.log.faulty[-1][1] if core.log.faulty else NO_INDEX
+        behind = sum(d.counts and d.heard_ms > since_ms and d.watermark < damaged for d in self.dispatchers.values())
+        if behind < core.quorum:
+            self._held_up_since_ms = now_ms
+        return now_ms - self._held_up_since_ms > core.config.election_ms
 
     def _lag(self, peer: NodeId, now_ms: int) -> int | None:
         """Entries that ``peer`` has not acknowledged; None when it was not heard lately, or does not count."""

@@ -78,6 +78,13 @@ CORE: Final = (
         "tests/raft/test_raft_transfer.py tests/raft/test_deviations.py",
     ),
     Mutant(
+        "raft-held-up-leads", "B8", "raft.leader", "Leader._is_held_up",
+        "if behind < core.quorum:",
+        "if behind < 2 * core.quorum:",
+        "a leader that can send nothing behind a damaged entry stays, and nothing is ever committed again",
+        "tests/raft/test_faulty.py",
+    ),
+    Mutant(
         "raft-older-disk-believed", "B30", "raft.leader", "Leader._check_kept",
         "if response.durable_index < had:",
         "if response.durable_index < -1:",
