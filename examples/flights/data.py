@@ -67,10 +67,21 @@ def totals_of(lines: list[str]) -> dict[str, Totals]:
 
 
 def write_pieces(lines: list[str], inbox: Path, count: int) -> None:
-    """The lines as ``count`` files, one after the other in name and in age: Spark streams the oldest file first."""
+    """The lines as ``count`` files, one after the other in name and in age: Spark streams the oldest file first.
+
+    Each file is smaller than the one before, the first has what remains. A query that was killed after it noted a file
+    and before it noted the micro-batch takes that file and the next one into one micro-batch, whatever
+    ``maxFilesPerTrigger`` says, and Spark reads the files of a micro-batch from the largest to the smallest.
+    """
     inbox.mkdir()
-    each = -(-len(lines) // count)
-    for n in range(count):
+    end, sizes = len(lines), [len(line) + 1 for line in lines]
+    least = sum(sizes) // count - count * max(sizes)  # from the last to the first each grows by a line at most
+    for n in reversed(range(count)):
+        start, size = end, 0
+        while start and (n == 0 or size <= least):
+            start -= 1
+            size += sizes[start]
         piece = inbox / f"flights-{n:03}.csv"
-        piece.write_text("".join(f"{line}\n" for line in lines[n * each : (n + 1) * each]))
+        piece.write_text("".join(f"{line}\n" for line in lines[start:end]))
         os.utime(piece, (1_700_000_000 + n, 1_700_000_000 + n))
+        end, least = start, size
