@@ -62,14 +62,11 @@ class Leader:
         if now_ms < self._next_beat_ms:
             self._dispatch(now_ms)
             return
-        if self._lost_quorum(now_ms):
-            self.core.out.fact("quorum_lost", term=self.core.term)
-            self.core.become_candidate(self.core.term, now_ms)
-            return
-        if self._is_held_up(now_ms):
-            self.core.out.fact("held_up", term=self.core.term)
-            self.core.become_candidate(self.core.term, now_ms)
-            return
+        for why, is_so in (("quorum_lost", self._lost_quorum), ("held_up", self._is_held_up)):
+            if is_so(now_ms):
+                self.core.out.fact(why, term=self.core.term)
+                self.core.become_candidate(self.core.term, now_ms)
+                return
         self._next_beat_ms = now_ms + self.core.config.heartbeat_ms
         self.core.out.finish(self.acks.expire(now_ms))
         self._mind_transfer(now_ms)
@@ -270,9 +267,9 @@ class Leader:
         return 1 + sum(d.counts and d.heard_ms > since for d in self.dispatchers.values()) < self.core.quorum
 
     def _is_held_up(self, now_ms: int) -> bool:
-        """Whether for an election time a quorum of others has been there that lacks a damaged entry of this log. So it
-        was never committed and nobody can mend it, this node can send nothing behind it, and they can do without it:
-        one of them leads, and has it cut."""
+        """Whether for an election time a quorum of others has been there that acknowledged no damaged entry of this
+        log. While that is so nobody mends it and this node can send nothing behind it. They can do without this node:
+        whoever of them leads next sends it, or has it cut."""
         core, since_ms = self.core, now_ms - self.core.config.election_ms
         damaged = core.log.faulty[-1][1] if core.log.faulty else NO_INDEX
         behind = sum(d.counts and d.heard_ms > since_ms and d.watermark < damaged for d in self.dispatchers.values())
