@@ -140,6 +140,8 @@ MEANT: Final = {
     "kafka.partitioner.class": "partitioner",
     "kafka.transaction.timeout.ms": "txnTimeout",
     "kafka.request.timeout.ms": "dledger.request.timeout.ms",
+    "kafka.ssl.truststore.location": "dledger.tls.ca",
+    "kafka.ssl.keystore.location": "dledger.tls.certificate",
 }
 """Options of Spark's Kafka connector, in lower case, whose purpose has another name here."""
 

@@ -244,9 +244,10 @@ def _check_group(values: Mapping[str, str], servers: str, settings: Settings) ->
         raise ConfigError("options 'dledger.peers' and 'dledger.selfId' go together: all nodes, and the one run here")
     if peers and self_id not in parse_peers(peers):
         raise ConfigError(f"option 'dledger.selfId' is {self_id!r}, which is none of the peers {peers!r}")
-    if settings.group and servers:
+    of_the_group = [name for name in settings.group if name not in settings.client]
+    if of_the_group and servers:
         raise ConfigError(
-            f"option {PREFIX + next(iter(settings.group))!r} is for a group that belongs to a path; "
+            f"option {PREFIX + of_the_group[0]!r} is for a group that belongs to a path; "
             f"the group at {servers} has its settings already"
         )
 

@@ -24,7 +24,7 @@ _GROUP_ONLY: Final = ("advertise_host",)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What ``dledger.*`` options say, sorted by whom it is for."""
+    """What ``dledger.*`` options say, sorted by whom it is for; those of TLS are for both."""
 
     client: dict[str, Any] = field(default_factory=dict)
     group: dict[str, Any] = field(default_factory=dict)
@@ -73,14 +73,15 @@ def _plain(name: str) -> str:
     return re.sub(r"[._-]", "", name.lower())
 
 
-def _known() -> dict[str, tuple[str, str, str]]:
-    """Plain name -> (whose: client or group, the config's name, its type)."""
-    known: dict[str, tuple[str, str, str]] = {}
+def _known() -> dict[str, tuple[set[str], str, str]]:
+    """Plain name -> (whose: client, group or both, the config's name, its type)."""
+    known: dict[str, tuple[set[str], str, str]] = {}
     for owner, config in (("group", NodeConfig), ("group", GroupConfig), ("client", ClientConfig)):
         for one in fields(config):
             if one.name not in _NOT_FOR_USERS:
-                known[_plain(one.name)] = (owner, one.name, str(one.type))
-    known.update({_plain(name): ("group", name, "str") for name in _GROUP_ONLY})
+                owners, _, _ = known.setdefault(_plain(one.name), (set(), one.name, str(one.type)))
+                owners.add(owner)
+    known.update({_plain(name): ({"group"}, name, "str") for name in _GROUP_ONLY})
     return known
 
 
@@ -122,8 +123,12 @@ def parse_settings(options: dict[str, str]) -> Settings:
             for short, full in spelled.items():
                 close = close.replace(f"'{short}'", f"'{full}'")
             raise UnknownOption(f"unknown option {option!r}{close}; see docs/options.md")
-        owner, name, kind = found
-        (client if owner == "client" else group)[name] = _value(option, name, kind, text)
+        owners, name, kind = found
+        value = _value(option, name, kind, text)
+        if "client" in owners:
+            client[name] = value
+        if "group" in owners:
+            group[name] = value
     return Settings(client, group)
 
 

@@ -31,6 +31,29 @@ def load_fakes() -> ModuleType:
 
 
 @pytest.fixture
+def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """``issue(*names, authority=None)``: the three settings of TLS, for a certificate with these names (127.0.0.1
+    without any) of ``authority``, or of one that nobody else knows."""
+    import trustme  # loads a large library, for few tests
+
+    def make(*names: str, authority: Any = None) -> dict[str, str]:
+        authority = authority or trustme.CA()
+        own = authority.issue_cert(*(names or ("127.0.0.1",)))
+        parts = {
+            "tls_ca": authority.cert_pem.bytes(),
+            "tls_certificate": b"".join(part.bytes() for part in own.cert_chain_pems),
+            "tls_key": own.private_key_pem.bytes(),
+        }
+        directory = tmp_path / f"certificates-{next(_numbers)}"
+        directory.mkdir()
+        for name, pem in parts.items():
+            (directory / name).write_bytes(pem)
+        return {name: str(directory / name) for name in parts}
+
+    return make
+
+
+@pytest.fixture
 def make_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], Any]]:
     """Makes in-memory groups; their ``address`` is what goes into dledger.bootstrap.servers."""
     fakes = load_fakes()

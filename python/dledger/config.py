@@ -61,6 +61,34 @@ def format_peers(peers: dict[NodeId, str]) -> str:
     return ";".join(f"{node}-{address}" for node, address in peers.items())
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """PEM files by which both ends of a connection prove who they are; absolute paths."""
+
+    ca: str
+    """Whom to trust: certificates of the authority that signed those of all nodes and clients."""
+    certificate: str
+    key: str
+
+
+def tls_files(ca: str, certificate: str, key: str) -> Tls | None:
+    """All three, or None where none is given.
+
+    Raises:
+        ConfigError: some are missing, or a path is relative.
+    """
+    files = {"tls_ca": ca, "tls_certificate": certificate, "tls_key": key}
+    given = [name for name, path in files.items() if path]
+    if not given:
+        return None
+    if missing := [name for name in files if name not in given]:
+        raise ConfigError(f"{' and '.join(given)} without {' and '.join(missing)}: TLS here needs all three")
+    for name, path in files.items():
+        if not Path(path).is_absolute():
+            raise ConfigError(f"{name} {path!r}: give an absolute path; other processes read it from other directories")
+    return Tls(ca, certificate, key)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """What every node of a group must agree on."""
@@ -132,7 +160,7 @@ class NodeConfig:
     directory: Path
     """Holds this node's files, nobody else's."""
     host: str = "127.0.0.1"
-    """Where it listens. Loopback unless told otherwise: there is no authentication."""
+    """Where it listens. Loopback unless told otherwise: without ``tls_ca`` there is no authentication."""
     port: int = 0
     """0: any free one, printed and written to the store."""
     flush: str = "sync"
@@ -175,9 +203,17 @@ class NodeConfig:
     """End by itself when nobody has used the node for this long and ``parent_pid`` is gone. 0: never."""
     parent_pid: int = 0
     """The process that asked for this node; see ``idle_timeout_ms``."""
+    tls_ca: str = ""
+    """PEM file with the authority's certificates. With it the node takes only connections under TLS 1.3 from nodes and
+    clients whose certificates that authority signed, and connects to other nodes so. Given with the other two."""
+    tls_certificate: str = ""
+    """PEM file with this node's own certificate, for the host that others reach it by."""
+    tls_key: str = ""
+    """PEM file with its private key, without a passphrase."""
 
     def __post_init__(self) -> None:
         check_name("node id", self.node_id)
+        tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
         if self.flush not in {"sync", "async"}:
             raise ConfigError(f"flush {self.flush!r}: write 'sync' or 'async'")
         if not 0 < self.disk_warn_ratio <= self.disk_full_ratio <= 1:
@@ -191,6 +227,10 @@ class NodeConfig:
         for hour in filter(None, self.delete_when.split(";")):
             if not (hour.isdecimal() and int(hour) < 24):
                 raise ConfigError(f"delete_when {self.delete_when!r}: write hours, as in '04' or '04;16'")
+
+    @property
+    def tls(self) -> Tls | None:
+        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,10 +257,22 @@ class ClientConfig:
     """``none``, ``lz4`` or ``zstd``, of the Arrow buffers."""
     idempotent: bool = True
     """Retries carry (producer id, epoch, sequence), so that none doubles."""
+    tls_ca: str = ""
+    """PEM file with the authority's certificates, for a group that wants TLS. Given with the other two; Spark's tasks
+    read them too, so they are at the same path on every host."""
+    tls_certificate: str = ""
+    """PEM file with the client's own certificate."""
+    tls_key: str = ""
+    """PEM file with its private key, without a passphrase."""
 
     def __post_init__(self) -> None:
+        tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
         if self.compression not in {"none", "lz4", "zstd"}:
             raise ConfigError(f"compression {self.compression!r}: write 'none', 'lz4' or 'zstd'")
+
+    @property
+    def tls(self) -> Tls | None:
+        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
 
 
 def from_settings(cls: type[T], settings: dict[str, Any]) -> T:
@@ -245,9 +297,11 @@ __all__ = [
     "ClientConfig",
     "GroupConfig",
     "NodeConfig",
+    "Tls",
     "check_name",
     "format_peers",
     "from_settings",
     "nearest",
     "parse_peers",
+    "tls_files",
 ]

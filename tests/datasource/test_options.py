@@ -197,6 +197,15 @@ def test_settings_go_to_the_client_or_to_the_group_of_a_path() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("where", [{"path": "/x"}, {"dledger.bootstrap.servers": "a:1"}])
+def test_files_of_tls_are_for_the_client_and_for_the_group_of_a_path(where: dict[str, str]) -> None:
+    files = {"dledger.tls.ca": "/ca.pem", "dledger.tls.certificate": "/own.pem", "dledger.tls.key": "/own.key"}
+    settings = parse_options({**where, **files}).settings
+    assert settings.client == settings.group == {
+        "tls_ca": "/ca.pem", "tls_certificate": "/own.pem", "tls_key": "/own.key"
+    }  # fmt: skip
+
+
 def test_a_path_is_made_absolute_and_loses_its_file_scheme() -> None:
     assert parse_options({"path": "file:///data/log"}).path == "/data/log"
     assert parse_options({"path": "data/log"}).path.startswith("/")

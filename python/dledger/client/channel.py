@@ -105,7 +105,8 @@ class Channel:
         """A connection of the caller's own; errors as in `rpc`."""
         routes = self._core.routes
         try:
-            rpc = await Rpc.open(address, routes.group, LIMITS, self._core.config.connect_timeout_ms / 1000)
+            timeout_s = self._core.config.connect_timeout_ms / 1000
+            rpc = await Rpc.open(address, routes.group, LIMITS, timeout_s, self._core.tls)
         except WrongGroup as error:
             if not routes.peers:
                 raise

@@ -6,6 +6,7 @@ shell (`dledger.client.lane`, `dledger.client.channel`) does the asking.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -19,6 +20,7 @@ from dledger.environment import REAL, Environment
 from dledger.messages.client import TopicInfo
 from dledger.messages.codes import Code
 from dledger.net.address import split_addresses
+from dledger.net.tls import client_context
 from dledger.types import Buffer
 from dledger.wire import Message
 
@@ -62,6 +64,7 @@ class Core:
     config: ClientConfig
     routes: Routes
     environment: Environment = REAL
+    tls: ssl.SSLContext | None = None
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     """Topics as last seen; a wrong one is noticed when a node refuses its id."""
     ends: Ends = field(default_factory=Ends)
@@ -83,7 +86,8 @@ class Core:
         if group:
             check_name("group", group)
         config = from_settings(ClientConfig, settings)
-        return Core(bootstrap_servers, config, Routes(split_addresses(bootstrap_servers), group), environment)
+        routes = Routes(split_addresses(bootstrap_servers), group)
+        return Core(bootstrap_servers, config, routes, environment, client_context(config.tls))
 
     @property
     def codec(self) -> Codec:

@@ -117,7 +117,7 @@ class Lane:
         routes = self._core.routes
         timeout_s = self._core.config.connect_timeout_ms / 1000
         try:
-            connection = BlockingConnection(address, routes.group, LIMITS, timeout_s)
+            connection = BlockingConnection(address, routes.group, LIMITS, timeout_s, self._core.tls)
         except WrongGroup as error:
             if not routes.peers:
                 raise

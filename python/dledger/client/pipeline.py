@@ -155,7 +155,7 @@ class Pipeline:
         handlers = Handlers(on_frame=self._answered, on_batch_end=self._batch_ended, on_close=self._closed)
         self._hello = asyncio.get_running_loop().create_future()
         try:
-            connection = await connect(address, handlers, LIMITS, patience_s)
+            connection = await connect(address, handlers, LIMITS, patience_s, tls=self._core.tls)
             self._connection, self._address = connection, address
             connection.send(HelloRequest(group=routes.group), HELLO_ID)
             async with asyncio.timeout(patience_s):

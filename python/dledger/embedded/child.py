@@ -168,7 +168,7 @@ async def take_the_lead(server: NodeServer, group: str, addresses: Addresses) ->
     node = server.node.node_id
     while (leader := server.raft.leader_id) != node:
         if leader:
-            await asyncio.to_thread(ask_to_lead, addresses()[leader], group, node)
+            await asyncio.to_thread(ask_to_lead, addresses()[leader], group, node, server.node.tls)
         await asyncio.sleep(PREFER_S)
 
 

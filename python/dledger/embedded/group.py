@@ -16,7 +16,7 @@ from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.home import LOG_FILE, Home
 from dledger.embedded.probe import ask_all, wait_for_leader
 from dledger.embedded.process import ProcessId, application_pid, is_descendant
-from dledger.embedded.settings import check_replicas, check_settings
+from dledger.embedded.settings import check_replicas, check_settings, tls_of
 from dledger.embedded.start import DRAIN_TIMEOUT_S, Wish, join_group, start_nodes, stop_group, stop_nodes
 from dledger.errors import ConfigError, PathError, Unavailable
 from dledger.types import NodeId, Role
@@ -92,7 +92,8 @@ class EmbeddedGroup:
             Unavailable: there is no leader, e.g. because too few nodes run.
         """
         file = self._file()
-        leader = wait_for_leader(file.addresses, file.group, LEADER_TIMEOUT_S if self._quorum_runs(file) else 0)
+        patience_s = LEADER_TIMEOUT_S if self._quorum_runs(file) else 0
+        leader = wait_for_leader(file.addresses, file.group, patience_s, tls_of(file.settings))
         if leader is None:
             raise Unavailable(f"{self._home}: no leader; {self._describe(file)}")
         return leader
@@ -182,7 +183,7 @@ def _counts(user: User, own: ProcessId) -> bool:
 
 def describe_nodes(home: Home, file: GroupFile) -> dict[NodeId, NodeInfo]:
     """The nodes of a directory with their processes and roles; starts nothing."""
-    views = ask_all(file.addresses, file.group)
+    views = ask_all(file.addresses, file.group, tls_of(file.settings))
     found = {}
     for node, address in file.addresses.items():
         state = home.node(node)
@@ -200,7 +201,7 @@ def _join_and_wait(home: Home, wish: Wish) -> GroupFile:
     deadline = time.monotonic() + LEADER_TIMEOUT_S
     while True:
         file, _ = join_group(home, wish)
-        if wait_for_leader(file.addresses, file.group, _ELECTION_S):
+        if wait_for_leader(file.addresses, file.group, _ELECTION_S, tls_of(file.settings)):
             return file
         if time.monotonic() > deadline:
             words = "; ".join(f"{node}: {home.log_tail(node, 1)}" for node in file.local)

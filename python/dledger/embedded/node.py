@@ -12,7 +12,7 @@ from dledger.embedded.groupfile import User
 from dledger.embedded.home import Home
 from dledger.embedded.probe import ask_to_lead, wait_for_leader
 from dledger.embedded.process import ProcessId, application_pid
-from dledger.embedded.settings import check_settings
+from dledger.embedded.settings import check_settings, tls_of
 from dledger.embedded.start import Wish, join_group, stop_nodes
 from dledger.errors import ConfigError, Unavailable
 from dledger.types import NodeId, Role
@@ -79,10 +79,11 @@ class EmbeddedNode:
             Unavailable: no quorum of the peers runs by then.
         """
         peers, group = self._wish.peers or {}, self._wish.group or ""
-        leader = wait_for_leader(peers, group, timeout_s)
+        tls = tls_of(self._wish.settings)
+        leader = wait_for_leader(peers, group, timeout_s, tls)
         if leader is None:
             raise Unavailable(f"no leader within {timeout_s:g} s; start the other nodes of {', '.join(peers.values())}")
-        if leader != self.node_id and ask_to_lead(peers[leader], group, self.node_id):
+        if leader != self.node_id and ask_to_lead(peers[leader], group, self.node_id, tls):
             return self.node_id
         return leader
 

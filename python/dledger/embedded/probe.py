@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from dledger.errors import Unavailable, WrongGroup
+from dledger.config import Tls
+from dledger.errors import ConfigError, Unavailable, WrongGroup
 from dledger.messages.client import MetadataRequest, MetadataResponse, TransferRequest, TransferResponse
 from dledger.messages.codes import Code
 from dledger.net.blocking import BlockingConnection, Lost
+from dledger.net.tls import client_context
 from dledger.types import NodeId, Role
 from dledger.wire import Limits, Message
 
@@ -29,9 +31,9 @@ class NodeView:
     leader_id: NodeId
 
 
-def ask_node(address: str, group: str = "", timeout_s: float = 1.0) -> NodeView | None:
+def ask_node(address: str, group: str = "", timeout_s: float = 1.0, tls: Tls | None = None) -> NodeView | None:
     """What the node at ``address`` says; None when nobody answers there in time, or it is no node of ``group``."""
-    answer = _question(address, group, MetadataRequest(), timeout_s)
+    answer = _question(address, group, MetadataRequest(), timeout_s, tls)
     if not isinstance(answer, MetadataResponse):
         return None
     role = Role.CANDIDATE
@@ -40,16 +42,16 @@ def ask_node(address: str, group: str = "", timeout_s: float = 1.0) -> NodeView 
     return NodeView(answer.node_id, answer.group, role, answer.term, answer.leader_id)
 
 
-def ask_to_lead(leader_address: str, group: str, node_id: NodeId, timeout_s: float = 10.0) -> bool:
+def ask_to_lead(leader_address: str, group: str, node_id: NodeId, tls: Tls | None, timeout_s: float = 10.0) -> bool:
     """Ask the leader to hand over to ``node_id``; whether it did."""
-    answer = _question(leader_address, group, TransferRequest(to=node_id), timeout_s)
+    answer = _question(leader_address, group, TransferRequest(to=node_id), timeout_s, tls)
     return isinstance(answer, TransferResponse) and answer.code == Code.SUCCESS
 
 
-def _question(address: str, group: str, request: Message, timeout_s: float) -> Message | None:
+def _question(address: str, group: str, request: Message, timeout_s: float, tls: Tls | None) -> Message | None:
     try:
-        connection = BlockingConnection(address, group, _LIMITS, timeout_s)
-    except (Unavailable, WrongGroup):
+        connection = BlockingConnection(address, group, _LIMITS, timeout_s, client_context(tls))
+    except (Unavailable, WrongGroup, ConfigError):  # the last one: files of TLS that are gone, or not to be read
         return None
     try:
         answer: Message = connection.ask(request, (), time.monotonic() + timeout_s)[0]
@@ -60,19 +62,19 @@ def _question(address: str, group: str, request: Message, timeout_s: float) -> M
         connection.close()
 
 
-def ask_all(addresses: dict[NodeId, str], group: str) -> dict[NodeId, NodeView]:
+def ask_all(addresses: dict[NodeId, str], group: str, tls: Tls | None) -> dict[NodeId, NodeView]:
     """The answers of those that answer, asked at the same time."""
     with ThreadPoolExecutor(len(addresses)) as pool:
-        views = pool.map(lambda address: ask_node(address, group), addresses.values())
+        views = pool.map(lambda address: ask_node(address, group, tls=tls), addresses.values())
         return {node: view for node, view in zip(addresses, views, strict=True) if view is not None}
 
 
-def wait_for_leader(addresses: dict[NodeId, str], group: str, timeout_s: float) -> NodeId | None:
+def wait_for_leader(addresses: dict[NodeId, str], group: str, timeout_s: float, tls: Tls | None) -> NodeId | None:
     """The leader as soon as there is one; None when there is none by then."""
     deadline = time.monotonic() + timeout_s
     while True:
         for address in addresses.values():  # one after the other: on loopback that is quicker than threads
-            view = ask_node(address, group)
+            view = ask_node(address, group, tls=tls)
             if view and view.role is Role.LEADER:
                 return view.node_id
         if time.monotonic() > deadline:

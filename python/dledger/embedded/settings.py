@@ -6,9 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from dledger.config import EMBEDDED_DEFAULTS, GroupConfig, NodeConfig, from_settings, nearest
+from dledger.config import EMBEDDED_DEFAULTS, GroupConfig, NodeConfig, Tls, from_settings, nearest, tls_files
 from dledger.embedded.groupfile import GroupFile
 from dledger.errors import ConfigError, UnknownOption
+from dledger.net.tls import client_context
 from dledger.types import NodeId
 
 REPLICAS_DEFAULT: Final = 3
@@ -62,7 +63,7 @@ def check_settings(settings: dict[str, Any]) -> None:
         raise ConfigError("host says where nodes listen; give advertise_host too, which is what others connect to")
     members = (NodeId("n0"),)
     group_config("check", members, {k: v for k, v in settings.items() if k != "preferred_leaders"})
-    node_config(NodeId("n0"), Path(), "127.0.0.1:1", settings)
+    client_context(node_config(NodeId("n0"), Path(), "127.0.0.1:1", settings).tls)  # its files are there
 
 
 def check_replicas(replicas: int) -> int:
@@ -142,6 +143,11 @@ def node_config(node_id: NodeId, directory: Path, address: str, settings: dict[s
     return from_settings(NodeConfig, _typed(NodeConfig, chosen))
 
 
+def tls_of(settings: dict[str, Any]) -> Tls | None:
+    """How to talk to nodes that have these settings."""
+    return tls_files(*(settings.get(name, "") for name in ("tls_ca", "tls_certificate", "tls_key")))
+
+
 def _only(settings: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name in names}
 
@@ -171,4 +177,5 @@ __all__ = [
     "group_config",
     "known_settings",
     "node_config",
+    "tls_of",
 ]

@@ -19,7 +19,7 @@ from dledger.embedded.home import LOG_FILE, Home, path_errors
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
 from dledger.embedded.process import reap, spawn_python, this_host
-from dledger.embedded.settings import REPLICAS_DEFAULT, check_join, default_of
+from dledger.embedded.settings import REPLICAS_DEFAULT, check_join, default_of, tls_of
 from dledger.errors import DLedgerError, PathError, PortInUse, StorageError, Unavailable
 from dledger.net.address import split_address
 from dledger.types import NodeId
@@ -325,7 +325,7 @@ def stop_group(home: Home, file: GroupFile) -> None:
 
     The leader goes last: it has nobody left to hand leadership to, and so does not wait for one that ends as well.
     """
-    leader = wait_for_leader(file.addresses, file.group, 0)
+    leader = wait_for_leader(file.addresses, file.group, 0, tls_of(file.settings))
     stop_nodes(home, [node for node in file.local if node != leader])
     stop_nodes(home, file.local)
 

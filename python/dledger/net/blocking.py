@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -37,7 +38,9 @@ class BlockingConnection:
         WrongGroup: somebody else's node is there.
     """
 
-    def __init__(self, address: str, group: str, limits: Limits, timeout_s: float) -> None:
+    def __init__(
+        self, address: str, group: str, limits: Limits, timeout_s: float, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.address = address
         self.group = ""
         """The group's name, as the node said it."""
@@ -46,16 +49,19 @@ class BlockingConnection:
         self._frames: deque[Frame] = deque()
         self._request_id = 0
         self._timeout_s = -1.0
+        self._under_tls = tls is not None
         deadline = time.monotonic() + timeout_s
         try:
-            self._socket = socket.create_connection(split_address(address), timeout_s)
+            self._socket = _open(address, timeout_s, tls)
         except OSError as error:
             raise Unavailable(f"{address}: {error.strerror or error}") from None
         try:
-            tune(self._socket)
             self.send(HelloRequest(group=group), deadline=deadline)
             _, answer, _ = self.receive(deadline)
-        except (Lost, ProtocolError) as error:
+        except Lost as error:
+            self.close()
+            raise Unavailable(no_welcome(address, str(error), tls)) from None
+        except ProtocolError as error:
             self.close()
             raise Unavailable(f"{address}: {error}") from None
         except BaseException:
@@ -88,6 +94,9 @@ class BlockingConnection:
                 self._socket.sendall(frame[0])
             elif sum(map(len, frame)) < RECEIVE_BYTES // 2:
                 self._socket.sendall(b"".join(frame))
+            elif self._under_tls:  # which has no sendmsg
+                for piece in frame:
+                    self._socket.sendall(piece)
             else:
                 self._send_pieces(frame)
         except OSError as error:
@@ -157,6 +166,24 @@ class BlockingConnection:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _open(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> socket.socket:
+    host, port = split_address(address)
+    sock = socket.create_connection((host, port), timeout_s)
+    try:
+        tune(sock)
+        return sock if tls is None else tls.wrap_socket(sock, server_hostname=host)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def no_welcome(address: str, reason: str, tls: ssl.SSLContext | None) -> str:
+    """What to say of a node that ended a connection instead of answering its first frame."""
+    if tls is None:
+        return f"{address}: {reason} (before its first answer: if it wants TLS, give tls_ca, tls_certificate, tls_key)"
+    return f"{address}: {reason} (before its first answer: does its tls_ca know this side's certificate?)"
 
 
 def readable(sock: socket.socket) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -102,7 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None:
             tune(sock)
-            self._descriptor = sock.fileno()
+            if transport.get_extra_info("sslcontext") is None:  # else only the transport may write to it
+                self._descriptor = sock.fileno()
         self.peer_name = _name(transport.get_extra_info("peername"))
         self.opened_at = self.received_at = self._loop.time()
         self._handlers.on_open(self)
@@ -266,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
     def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
         """Give the kernel what it takes at once, and return the rest. The loop itself would write at the end of its
         turn: behind whatever else is to be done in it, a write to the disk for one."""
-        if self._descriptor < 0:  # a transport without a socket
+        if self._descriptor < 0:  # a transport without a socket, or under TLS
             return pieces
         try:
             sent = os.writev(self._descriptor, pieces[:MOST_PIECES])
@@ -349,7 +351,12 @@ def _name(peer: Any) -> str:
 
 
 async def connect(
-    address: str, handlers: Handlers, limits: Limits, timeout_s: float, unanswered_ms: int = 0
+    address: str,
+    handlers: Handlers,
+    limits: Limits,
+    timeout_s: float,
+    unanswered_ms: int = 0,
+    tls: ssl.SSLContext | None = None,
 ) -> Connection:
     """Open a connection; saying hello is the caller's.
 
@@ -362,7 +369,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             transport, connection = await loop.create_connection(
-                lambda: Connection(handlers, limits, accepted=False), host, port
+                lambda: Connection(handlers, limits, accepted=False), host, port, ssl=tls
             )
     except TimeoutError:
         raise Unavailable(f"{address}: no answer within {timeout_s:g} s") from None

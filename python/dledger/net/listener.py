@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ssl
 from dataclasses import dataclass
+from typing import Any
 
 from dledger.errors import ConfigError, PortInUse, ProtocolError
 from dledger.net.connection import Connection, Handlers, OnClose, OnConnection, OnFrame, _ignore
@@ -44,7 +46,7 @@ class Listener:
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def open(self, host: str, port: int) -> None:
+    async def open(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Listen.
 
         Raises:
@@ -52,7 +54,8 @@ class Listener:
             ConfigError: the host is not an address of this machine, or the port is not allowed.
         """
         try:
-            self._server = await self._loop.create_server(self._accept, host, port, backlog=512)
+            how: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": self._patience.hello_s}
+            self._server = await self._loop.create_server(self._accept, host, port, backlog=512, **how)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 text = f"{host}:{port}: another process listens there; choose another port, or 0 for any free one"
@@ -108,6 +111,7 @@ async def listen(
     *,
     on_batch_end: OnConnection = _ignore,
     patience: Patience = Patience(),
+    tls: ssl.SSLContext | None = None,
 ) -> Listener:
     """Open a port (0: any free one; see ``.port``) and call back for what comes in.
 
@@ -119,5 +123,5 @@ async def listen(
     """
     handlers = Handlers(on_open=on_open, on_frame=on_frame, on_close=on_close, on_batch_end=on_batch_end)
     listener = Listener(handlers, limits, patience)
-    await listener.open(host, port)
+    await listener.open(host, port, tls)
     return listener

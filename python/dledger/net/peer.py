@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ class PeerLink:
         limits: of frames that come back, which is only the answer to hello.
         max_bytes: unsent bytes from which messages are dropped.
         on_change: told True after a connection is open and False after it is lost.
+        tls: what connections to it need, if they are not plain.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class PeerLink:
         limits: Limits = Limits(),
         max_bytes: int = 64 * MIB,
         on_change: Callable[[bool], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.dropped = 0
+        self._tls = tls
         self._address = address
         self._hello = hello
         self._max_bytes = max_bytes
@@ -113,7 +117,9 @@ class PeerLink:
             self._lost.clear()
             self._welcome = False
             try:
-                connection = await connect(self._address(), handlers, self._limits, CONNECT_S, UNANSWERED_MS)
+                connection = await connect(
+                    self._address(), handlers, self._limits, CONNECT_S, UNANSWERED_MS, self._tls
+                )
             except (Unavailable, ConfigError, LookupError) as error:
                 log.debug("peer not reached: %s", error)
                 self._forget()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from typing import Any
 
 from dledger.errors import ProtocolError, Unavailable, WrongGroup
 from dledger.messages.client import HelloRequest, HelloResponse
 from dledger.messages.codes import Code
-from dledger.net.blocking import Lost
+from dledger.net.blocking import Lost, no_welcome
 from dledger.net.connection import Connection, Handlers, connect
 from dledger.types import Buffer
 from dledger.wire import Limits, Message
@@ -27,7 +28,9 @@ class Rpc:
         self._request_id = 0
 
     @staticmethod
-    async def open(address: str, group: str, limits: Limits, timeout_s: float) -> Rpc:
+    async def open(
+        address: str, group: str, limits: Limits, timeout_s: float, tls: ssl.SSLContext | None = None
+    ) -> Rpc:
         """Connect and say hello.
 
         Raises:
@@ -36,12 +39,12 @@ class Rpc:
         """
         rpc = Rpc(address)
         handlers = Handlers(on_frame=rpc._answered, on_close=rpc._closed)
-        rpc._connection = await connect(address, handlers, limits, timeout_s)
+        rpc._connection = await connect(address, handlers, limits, timeout_s, tls=tls)
         try:
             answer, _ = await rpc.ask(HelloRequest(group=group), (), timeout_s)
         except Lost as error:
             rpc.abort()
-            raise Unavailable(f"{address}: {error}") from None
+            raise Unavailable(no_welcome(address, str(error), tls)) from None
         if not isinstance(answer, HelloResponse) or answer.code is not Code.SUCCESS:
             rpc.abort()
             raise WrongGroup(f"{address}: {getattr(answer, 'message', '') or 'is no node of ours'}")

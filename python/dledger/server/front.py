@@ -31,6 +31,7 @@ from dledger.messages.install import SnapshotRequest, SnapshotResponse
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairRequest, RepairResponse
 from dledger.net import Connection, Limits, Listener, Patience, listen
+from dledger.net.tls import server_context
 from dledger.server.admission import Admissions
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
@@ -138,6 +139,7 @@ class Front:
             on_close=self._on_close,
             limits=frame_limits(self._group),
             patience=Patience(max_connections=self._node.max_connections),
+            tls=server_context(self._node.tls),
         )
 
     async def close(self) -> None:

@@ -144,7 +144,7 @@ class NodeServer:
         if self._is_lost:
             self.raft.follow_only()
         self.peers = Peers(
-            group, node.node_id, self._addresses, frame_limits(group), lambda peer: self.driver.peer_found(peer)
+            group, node, self._addresses, frame_limits(group), lambda peer: self.driver.peer_found(peer)
         )
         self.driver = Driver(
             self.raft, store, self.peers.send, self.peers.flush, self, self._fatal,

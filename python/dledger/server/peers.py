@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from dledger.config import GroupConfig
+from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import DLedgerError, Unavailable
 from dledger.messages.client import HelloRequest, HelloResponse, StatusRequest, StatusResponse
 from dledger.messages.install import InstallMessage
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairMessage
 from dledger.net import Connection, Handlers, Limits, PeerLink, connect
+from dledger.net.tls import client_context
 from dledger.types import NodeId
 
 ASK_S: Final = 2.0
@@ -25,7 +26,7 @@ class Peers:
     def __init__(
         self,
         group: GroupConfig,
-        node_id: NodeId,
+        node: NodeConfig,
         addresses: Callable[[], dict[NodeId, str]],
         limits: Limits,
         on_found: Callable[[NodeId], None],
@@ -34,7 +35,8 @@ class Peers:
         self._group = group
         self._addresses = addresses
         self._limits = limits
-        hello = HelloRequest(group=group.group, node_id=node_id)
+        self._tls = tls = client_context(node.tls)
+        hello = HelloRequest(group=group.group, node_id=node.node_id)
         unsent = 2 * group.push_window_bytes + group.max_body_bytes
 
         def link(peer: NodeId) -> PeerLink:
@@ -42,9 +44,11 @@ class Peers:
                 if is_open:
                     on_found(peer)
 
-            return PeerLink(lambda: addresses()[peer], hello, limits=limits, max_bytes=unsent, on_change=changed)
+            return PeerLink(
+                lambda: addresses()[peer], hello, limits=limits, max_bytes=unsent, on_change=changed, tls=tls
+            )
 
-        self._links = {peer: link(peer) for peer in group.members if peer != node_id}
+        self._links = {peer: link(peer) for peer in group.members if peer != node.node_id}
 
     def start(self) -> None:
         for link in self._links.values():
@@ -86,7 +90,7 @@ class Peers:
                 answer.set_exception(Unavailable(f"{peer} closed the connection"))
 
         handlers = Handlers(on_frame=on_frame, on_close=on_close)
-        connection = await connect(self._addresses()[peer], handlers, self._limits, ASK_S)
+        connection = await connect(self._addresses()[peer], handlers, self._limits, ASK_S, tls=self._tls)
         try:
             connection.send(HelloRequest(group=self._group.group), 1)
             connection.send(StatusRequest(), 2)

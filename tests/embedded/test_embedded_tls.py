@@ -1,0 +1,106 @@
+"""A group under TLS: nodes replicate, clients and commands come in by their certificates, and nobody else does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dledger import Client, EmbeddedGroup
+from dledger.cli.common import TLS_VARIABLES
+from dledger.cli.main import main
+from dledger.client import AsyncClient
+from dledger.embedded import EmbeddedNode
+from dledger.embedded.ports import free_ports
+from dledger.errors import ConfigError, Unavailable
+
+pytestmark = pytest.mark.cluster
+SMALL = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
+Issue = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def tls(issue: Issue) -> dict[str, str]:
+    return issue()
+
+
+@pytest.fixture
+def group(log_path: Path, tls: dict[str, str]) -> Iterator[EmbeddedGroup]:
+    with EmbeddedGroup(log_path, **SMALL, **tls) as running:
+        yield running
+
+
+def values(client: Client, topic: str) -> list[bytes]:
+    end = client.end_offsets(topic)[0]
+    return [value for batch in client.read(topic, 0, 0, end) for value in batch.column("value").to_pylist()]
+
+
+def test_records_are_replicated_and_read_over_a_change_of_leader(group: EmbeddedGroup, tls: dict[str, str]) -> None:
+    large = bytes(range(256)) * 8_000
+    with Client(group.bootstrap_servers, **tls) as client:
+        client.create_topic("orders")
+        client.append("orders", [b"one", large])
+        first = group.leader
+        group.kill(first)
+        client.append("orders", b"two")
+        assert group.leader != first
+        group.restart(first)
+        assert {node.role is None for node in group.nodes.values()} == {False}
+        with client.producer("orders") as producer:
+            producer.append([b"three"])
+        assert values(client, "orders") == [b"one", large, b"two", b"three"]
+
+
+def test_a_client_under_asyncio_comes_in(group: EmbeddedGroup, tls: dict[str, str]) -> None:
+    async def story() -> int:
+        async with AsyncClient(group.bootstrap_servers, **tls) as client:
+            await client.create_topic("orders")
+            await client.append("orders", [b"one"])
+            return (await client.end_offsets("orders"))[0]
+
+    assert asyncio.run(story()) == 1
+
+
+def test_who_has_no_certificate_of_the_group_is_told_and_stays_outside(group: EmbeddedGroup, issue: Issue) -> None:
+    for settings, words in (({}, "if it wants TLS"), (issue(), "certificate verify failed")):
+        client = Client(group.bootstrap_servers, request_timeout_ms=500, **settings)
+        with client, pytest.raises(Unavailable, match=words):
+            client.topics()
+
+
+def test_commands_take_the_files_from_the_environment(
+    group: EmbeddedGroup, tls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(tls["tls_ca"]).parent)
+    for name, variable in TLS_VARIABLES.items():
+        monkeypatch.setenv(variable, Path(tls[name]).name)
+    result = CliRunner().invoke(main, ["status", "-b", group.bootstrap_servers])
+    assert result.exit_code == 0, result.output
+    assert "leader" in result.output.lower()
+
+
+def test_an_embedded_node_finds_its_peers(log_path: Path, tls: dict[str, str]) -> None:
+    first, second = free_ports("127.0.0.1", 2, set())
+    peers = f"n0-127.0.0.1:{first};n1-127.0.0.1:{second}"
+    with (
+        EmbeddedNode(log_path, peers, "n0", **SMALL, **tls) as node,
+        EmbeddedNode(log_path.with_name("other"), peers, "n1", preferred_leaders=["n0"], **SMALL, **tls),
+    ):
+        assert node.wait_for_leader() == "n0"
+
+
+def test_a_group_whose_files_are_wrong_is_not_founded(log_path: Path, tls: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"tls_ca .*nowhere.pem': No such file"):
+        EmbeddedGroup(log_path, replicas=1, **SMALL, **{**tls, "tls_ca": "/nowhere.pem"})
+    assert not log_path.exists()
+
+
+def test_a_group_is_ended_though_its_files_are_gone(group: EmbeddedGroup, tls: dict[str, str]) -> None:
+    Path(tls["tls_ca"]).unlink()
+    pids = [node.pid for node in group.nodes.values()]
+    assert None not in pids
+    group.stop()
+    assert {node.pid for node in group.nodes.values()} == {None}

@@ -1,0 +1,311 @@
+"""TLS: frames go both ways, and whoever cannot prove who it is stays outside."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
+
+from dledger.config import MIB, ClientConfig, NodeConfig, Tls
+from dledger.errors import ConfigError, Unavailable
+from dledger.messages.client import AppendRequest, FetchedBatch, FetchResponse, HelloRequest, HelloResponse
+from dledger.messages.codes import Code
+from dledger.messages.peer import HeartBeatRequest
+from dledger.net import Connection, Limits, Patience, PeerLink, listen
+from dledger.net.blocking import BlockingConnection
+from dledger.net.loop import loop_factory
+from dledger.net.rpc import Rpc
+from dledger.net.tls import client_context, server_context
+from dledger.types import NodeId, Term
+from dledger.wire import Message
+
+Issue = Callable[..., dict[str, str]]
+LIMITS = Limits(payload_bytes=16 * MIB)
+LARGE = [bytes([n]) * 40_000 for n in range(200)]
+LOOPS = {"as it runs": loop_factory(), "asyncio's own": asyncio.new_event_loop}
+
+
+def tls_of(settings: dict[str, str]) -> Tls:
+    tls = ClientConfig(**settings).tls  # type: ignore[arg-type]
+    assert tls is not None
+    return tls
+
+
+class Port:
+    """A node's port, in a thread of its own: says hello, and sends an append's payload back."""
+
+    def __init__(self, tls: Tls | None, new_loop: Callable[[], asyncio.AbstractEventLoop], **patience: Any) -> None:
+        self.address = ""
+        self.heard: list[Message] = []
+        self.heard_one = threading.Event()
+        self._ready = threading.Event()
+        self._patience = Patience(**patience)
+        self._over = asyncio.Event()
+        self._runner = asyncio.Runner(loop_factory=new_loop)
+        self._thread = threading.Thread(target=self._main, args=(tls,))
+        self._thread.start()
+        assert self._ready.wait(20)
+
+    def _main(self, tls: Tls | None) -> None:
+        with self._runner:
+            self._runner.run(self._run(tls))
+
+    async def _run(self, tls: Tls | None) -> None:
+        context = server_context(tls)
+        listener = await listen(
+            "127.0.0.1", 0, lambda _: None, self._answer, lambda _, error: None, LIMITS,
+            patience=self._patience, tls=context,
+        )  # fmt: skip
+        self.address = f"127.0.0.1:{listener.port}"
+        self._ready.set()
+        await self._over.wait()
+        await listener.close()
+
+    def wait_for(self, message: Message) -> None:
+        while self.heard_one.wait(20) and message not in self.heard:
+            self.heard_one.clear()
+
+    def _answer(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        self.heard.append(message)
+        self.heard_one.set()
+        if isinstance(message, HelloRequest):
+            connection.send(HelloResponse(code=Code.SUCCESS, group="g"), request_id)
+        elif isinstance(message, AppendRequest):
+            batch = FetchedBatch(base_offset=0, count=1, size=len(payload), crc=0)
+            pieces = [payload[at : at + 50_000] for at in range(0, len(payload), 50_000)]
+            connection.send(FetchResponse(code=Code.SUCCESS, batches=(batch,)), request_id, pieces)
+
+    def close(self) -> None:
+        self._runner.get_loop().call_soon_threadsafe(self._over.set)
+        self._thread.join(20)
+
+
+@pytest.fixture(params=LOOPS)
+def new_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
+    return LOOPS[request.param]
+
+
+@pytest.fixture
+def port(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[Callable[..., Port]]:
+    """Opens ports, and closes them."""
+    ports: list[Port] = []
+
+    def open_port(tls: Tls | None, **patience: Any) -> Port:
+        ports.append(Port(tls, new_loop, **patience))
+        return ports[-1]
+
+    yield open_port
+    for each in ports:
+        each.close()
+
+
+def ask_rpc(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], address: str, tls: Tls | None, payload: list[bytes]
+) -> bytes:
+    async def story() -> bytes:
+        rpc = await Rpc.open(address, "", LIMITS, 10, client_context(tls))
+        _, found = await rpc.ask(AppendRequest(), payload, 20)
+        await rpc.close()
+        return bytes(found)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(story())
+
+
+def test_small_and_large_frames_go_both_ways(port: Callable[..., Port], issue: Issue, new_loop: Any) -> None:
+    tls = tls_of(issue())
+    address = port(tls).address
+    for payload in ([b"a", b"b"], LARGE):
+        assert ask_rpc(new_loop, address, tls, payload) == b"".join(payload)
+
+
+def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
+    port: Callable[..., Port], issue: Issue
+) -> None:
+    tls = tls_of(issue())
+    connection = BlockingConnection(port(tls).address, "", LIMITS, 10, client_context(tls))
+    assert connection.usable, "nothing comes that nobody asked for, a session ticket for one"
+    for payload in ([b"a"], LARGE, [b"b"]):
+        _, found = connection.ask(AppendRequest(), payload, time.monotonic() + 20)
+        assert found == b"".join(payload)
+        assert connection.usable
+    connection.close()
+
+
+def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue: Issue) -> None:
+    tls = tls_of(issue())
+    host, number = port(tls).address.split(":")
+    seen = bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as between:
+
+        def forward(source: socket.socket, target: socket.socket) -> None:
+            with suppress(ConnectionError):
+                while data := source.recv(65536):
+                    seen.extend(data)
+                    target.sendall(data)
+                target.shutdown(socket.SHUT_WR)
+
+        def accept() -> None:
+            with between.accept()[0] as near, socket.create_connection((host, int(number))) as far:
+                back = threading.Thread(target=forward, args=(far, near))
+                back.start()
+                forward(near, far)
+                back.join(20)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        address = f"127.0.0.1:{between.getsockname()[1]}"
+        connection = BlockingConnection(address, "", LIMITS, 10, client_context(tls))
+        body = b"nobody else's business"
+        assert connection.ask(AppendRequest(), [body], time.monotonic() + 20)[1] == body
+        connection.close()
+        thread.join(20)
+    assert len(seen) > 2 * len(body)
+    assert body not in seen
+
+
+def refused(address: str, tls: Tls | None, new_loop: Any) -> set[str]:
+    """What both kinds of connection say of a port that does not let them in."""
+    with pytest.raises(Unavailable) as waiting:
+        BlockingConnection(address, "", LIMITS, 10, client_context(tls))
+    with pytest.raises(Unavailable) as running:
+        ask_rpc(new_loop, address, tls, [b"a"])
+    return {str(waiting.value), str(running.value)}
+
+
+def test_who_comes_without_tls_is_told_what_may_be_missing(
+    port: Callable[..., Port], issue: Issue, new_loop: Any
+) -> None:
+    node = port(tls_of(issue()))
+    for text in refused(node.address, None, new_loop):
+        assert text.startswith(f"{node.address}: ")
+        assert "if it wants TLS, give tls_ca, tls_certificate, tls_key" in text
+    assert not node.heard
+
+
+def test_a_certificate_of_another_authority_lets_nobody_in(
+    port: Callable[..., Port], issue: Issue, new_loop: Any, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    trusted, foreign = issue(authority=authority), issue()
+    node = port(tls_of(trusted))
+    for text in refused(node.address, tls_of({**foreign, "tls_ca": trusted["tls_ca"]}), new_loop):
+        assert "does its tls_ca know this side's certificate?" in text
+    for text in refused(node.address, tls_of({**trusted, "tls_ca": foreign["tls_ca"]}), new_loop):
+        assert "certificate verify failed" in text
+    assert not node.heard
+
+
+def test_a_node_must_have_a_certificate_for_its_own_host(
+    port: Callable[..., Port], issue: Issue, new_loop: Any
+) -> None:
+    authority = trustme.CA()
+    node = port(tls_of(issue("elsewhere.example", authority=authority)))
+    for text in refused(node.address, tls_of(issue(authority=authority)), new_loop):
+        assert "127.0.0.1" in text
+        assert "certificate verify failed" in text
+    assert not node.heard
+
+
+def test_nobody_speaks_an_older_tls(port: Callable[..., Port], issue: Issue) -> None:
+    tls = tls_of(issue())
+    host, number = port(tls).address.split(":")
+    context = client_context(tls)
+    assert context is not None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with socket.create_connection((host, int(number)), 10) as sock, pytest.raises(ssl.SSLError):
+        context.wrap_socket(sock, server_hostname=host)
+
+
+def test_who_is_silent_at_the_handshake_is_sent_away(port: Callable[..., Port], issue: Issue) -> None:
+    node = port(tls_of(issue()), hello_s=0.2)
+    host, number = node.address.split(":")
+    with socket.create_connection((host, int(number)), 10) as sock:
+        sock.settimeout(20)
+        assert sock.recv(1) == b""
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_node_is_a_peer_only_with_a_certificate(
+    port: Callable[..., Port], issue: Issue, new_loop: Any, is_known: bool
+) -> None:
+    authority = trustme.CA()
+    trusted = issue(authority=authority)
+    node = port(tls_of(trusted))
+    own = trusted if is_known else {**issue(), "tls_ca": trusted["tls_ca"]}
+    beat = HeartBeatRequest(
+        group="g", local_id=NodeId("n1"), remote_id=NodeId("n0"), term=Term(1), leader_id=NodeId("n1"), round=1
+    )
+
+    async def story() -> None:
+        lost = asyncio.Event()
+        changes: list[bool] = []
+
+        def on_change(is_open: bool) -> None:
+            changes.append(is_open)
+            if not is_open:
+                lost.set()
+
+        link = PeerLink(
+            lambda: node.address, HelloRequest(group="g", node_id=NodeId("n1")),
+            on_change=on_change, tls=client_context(tls_of(own)),
+        )  # fmt: skip
+        link.start()
+        link.send(beat)
+        async with asyncio.timeout(20):
+            await (asyncio.to_thread(node.wait_for, beat) if is_known else lost.wait())
+        await link.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(story())
+    assert (beat in node.heard) is is_known
+
+
+def node_config(**tls: str) -> NodeConfig:
+    return NodeConfig(node_id=NodeId("n0"), directory=Path(), **tls)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("config", [ClientConfig, node_config])
+def test_all_three_files_are_given_by_absolute_paths_or_none(config: Callable[..., Any], issue: Issue) -> None:
+    files = issue()
+    assert config().tls is None
+    assert config(**files).tls == Tls(files["tls_ca"], files["tls_certificate"], files["tls_key"])
+    with pytest.raises(ConfigError, match="tls_ca without tls_certificate and tls_key: TLS here needs all three"):
+        config(tls_ca=files["tls_ca"])
+    with pytest.raises(ConfigError, match=r"tls_key 'key.pem': give an absolute path"):
+        config(**{**files, "tls_key": "key.pem"})
+
+
+@pytest.mark.parametrize("make", [client_context, server_context])
+def test_files_that_are_not_what_they_should_be_are_named(
+    make: Callable[[Tls], Any], issue: Issue, tmp_path: Path
+) -> None:
+    files = issue()
+    nowhere, no_pem, locked = (tmp_path / name for name in ("nowhere.pem", "no.pem", "locked.pem"))
+    no_pem.write_text("hello")
+    key = serialization.load_pem_private_key(Path(files["tls_key"]).read_bytes(), None)
+    how = serialization.BestAvailableEncryption(b"secret")
+    locked.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how))
+    for name, path, words in (
+        ("tls_ca", nowhere, "No such file"),
+        ("tls_ca", no_pem, "no PEM file of certificates"),
+        ("tls_certificate", nowhere, "No such file"),
+        ("tls_certificate", no_pem, "no PEM files of a certificate and its key"),
+        ("tls_key", nowhere, "No such file"),
+        ("tls_key", Path(issue()["tls_key"]), "no PEM files of a certificate and its key"),
+        ("tls_key", locked, "has a passphrase"),
+    ):
+        with pytest.raises(ConfigError, match=words) as caught:
+            make(tls_of({**files, name: str(path)}))
+        assert name in str(caught.value)
