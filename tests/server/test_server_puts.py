@@ -393,7 +393,7 @@ def test_the_client_puts_and_views(play: Play) -> None:
             more = await client.put_messages([message(topic="more")] * (MAX_PUT_MESSAGES + 5))
             assert [one.queue_offset for one in more] == list(range(MAX_PUT_MESSAGES + 5))
 
-    play(story, commit_log="rocketmq")
+    play(story, commit_log="rocketmq", election_ms=10_000)  # a starved loop takes long for so many messages
 
 
 @pytest.mark.parametrize(
