@@ -82,8 +82,11 @@ kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and
 interop: $(VENV)/.package $(INTEROP)/.jars  ## run the tests against the real RocketMQ 4.9 and DLedger (needs Maven and a Java 17 compiler)
 	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m pytest tests/interop
 
-fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 sound, damaged and random inputs
+fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 sound, damaged and random inputs, and as many that atheris makes
 	@DLEDGER_FUZZ=$(or $(INPUTS),200000) $(BIN)/python -m pytest tests/rocketmq/test_rocketmq_fuzz.py
+	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: atheris; \
+		then $(BIN)/python tests/rocketmq/guided_fuzz.py $(or $(INPUTS),200000); \
+		else echo "atheris has no wheel for this system and this Python, so no inputs that it makes" >&2; fi
 
 evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/evidence/ (write them with JSON=docs/evidence/name.json)
 	@$(BIN)/python -m dledger.testing.evidence

@@ -47,7 +47,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "rocketmq": rocketmq.rocketmq,
     "following": following.following,
     "messages": messages.messages,
-    "brokers": brokers.beside_brokers,
+    "brokers": brokers.real_ones,
 }
 UNASKED = [name for name in SECTIONS if name != "brokers"]
 """What is run without a word: all that needs nothing but this package."""

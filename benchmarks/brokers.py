@@ -1,8 +1,10 @@
-"""Messages into three brokers of RocketMQ in DLedger mode, and into a group of three nodes that is a commit log."""
+"""Beside RocketMQ's own programs: messages into three of its brokers in DLedger mode and into a group of three nodes,
+and a slave of one of its masters."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,12 +13,15 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.appends import leader_address
+from benchmarks.following import ACKNOWLEDGED, WRITTEN, follow, write_log
 from benchmarks.load import put_load
 from benchmarks.messages import SIZE, commit_log, encoded, until_dispatched
 from benchmarks.report import Report
+from benchmarks.rocketmq import make_log
 from dledger import Client
 
 BROKERS = "messages of 1 KiB, 3 replicas, beside RocketMQ's brokers in DLedger mode"
+BEHIND = "slave of a real RocketMQ master, 1 KiB messages, over loopback"
 JARS = "DLEDGER_INTEROP"
 """The environment variable with the folder of jars, as for the tests against the real programs."""
 INTEROP = Path(__file__).parent.parent / "tests" / "interop"
@@ -36,8 +41,8 @@ FILE_BYTES = 1 << 30
 
 
 @contextmanager
-def brokers(directory: Path) -> Iterator[Any]:
-    """RocketMQ's producer, in a process of its own, in front of three brokers of which one leads.
+def real_programs(directory: Path) -> Iterator[tuple[Any, Any]]:
+    """The module that starts RocketMQ's programs, and programs with their files in ``directory``.
 
     Raises:
         SystemExit: there are no jars.
@@ -49,11 +54,20 @@ def brokers(directory: Path) -> Iterator[Any]:
     import real_programs as real
 
     directory.mkdir()
+    programs = real.Programs(jars, directory, MEMORY)
+    try:
+        yield real, programs
+    finally:
+        programs.stop()
+
+
+@contextmanager
+def brokers(directory: Path) -> Iterator[Any]:
+    """RocketMQ's producer, in a process of its own, in front of three brokers of which one leads."""
     names = ("n0", "n1", "n2")
-    peers = ";".join(f"{name}-127.0.0.1:{real.free_port()}" for name in names)
     with ExitStack() as stack:
-        programs = real.Programs(jars, directory, MEMORY)
-        stack.callback(programs.stop)
+        real, programs = stack.enter_context(real_programs(directory))
+        peers = ";".join(f"{name}-127.0.0.1:{real.free_port()}" for name in names)
         running = []
         for name in names:
             mode = {"enableDLegerCommitLog": "true", "dLegerGroup": "bench", "dLegerSelfId": name, "dLegerPeers": peers}
@@ -68,6 +82,29 @@ def brokers(directory: Path) -> Iterator[Any]:
 
         sender.ask("topic", broker=real.eventually("a leader", leader).address, topic=TOPIC, queues=QUEUES)
         yield sender
+
+
+def real_ones(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
+    """All that is measured with RocketMQ's own programs."""
+    behind_a_master(report, directory, repetitions, quick=quick)
+    beside_brokers(report, directory, repetitions, quick=quick)
+
+
+def behind_a_master(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
+    """(o) A slave of ours catches up with a real master, whose log lies in one file."""
+    log, root = make_log(2_000 if quick else 400_000), directory / "real-master"
+    write_log(root, log)
+    with real_programs(directory / "master-programs") as (real, programs):
+        settings = {**real.DEFAULTS, "mappedFileSizeCommitLog": FILE_BYTES, "brokerRole": "ASYNC_MASTER"}
+        broker = real.Broker(programs, "master", root, real.free_port(), **settings)
+        try:
+            for n in range(repetitions):
+                written, acknowledged, _ = follow(directory / f"real-slave-{n}", broker.port + 1, len(log))
+                report.add(BEHIND, WRITTEN, "MB/s", len(log) / 1e6 / written)
+                report.add(BEHIND, ACKNOWLEDGED, "MB/s", len(log) / 1e6 / acknowledged)
+        finally:
+            broker.kill()
+    shutil.rmtree(root)
 
 
 def beside_brokers(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.appends import LATENCY, MEMORY, THROUGHPUT
 from benchmarks.availability import ELECTIONS, FAILED, GAP, HANDOVER, ROLLING
-from benchmarks.brokers import BROKERS, LIKE_THEIRS
+from benchmarks.brokers import BEHIND, BROKERS, LIKE_THEIRS
 from benchmarks.brokers import RATIO as TIMES_BROKERS
 from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS
 from benchmarks.failures import FAILOVER, START
@@ -83,6 +83,7 @@ FLOORS = (
     Floor("scan of a RocketMQ commit log into all columns, per core", median(ROCKETMQ, ALL), 150, True, "MB/s"),
     Floor("a slave follows a RocketMQ master", median(FOLLOWING, WRITTEN), 200, True, "MB/s",
           bare=median(FOLLOWING, BARE)),
+    Floor("a slave follows a real RocketMQ master", median(BEHIND, WRITTEN), 200, True, "MB/s"),
     Floor("puts of 1 KiB messages, times as many as three brokers in DLedger mode",
           median(BROKERS, LIKE_THEIRS + TIMES_BROKERS), 3, True),
     Floor("memory of a node after 2 GiB, the largest", highest(MEMORY, "VmRSS of any node"), 200, False, "MiB"),

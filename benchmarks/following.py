@@ -53,6 +53,14 @@ def serve(root: Path, pipe: Connection) -> None:
     run(main())
 
 
+def write_log(root: Path, log: bytes) -> None:
+    """A master's commit log, with nothing beside it."""
+    master = CommitLog(root)
+    master.append_raw(0, log)
+    master.flush()
+    master.files.close()
+
+
 def follow(root: Path, port: int, end: int) -> tuple[float, float, float]:
     """Seconds until all of the log is written, and is on the disk; seconds that queues and index took for each byte
     that was left for them then, 0 if that was little."""
@@ -100,9 +108,7 @@ def following(report: Report, directory: Path, repetitions: int, *, quick: bool)
     """(l) Wall time; master and slave are a process each and share the machine's cores."""
     log = make_log(2_000 if quick else 400_000)
     end, root = len(log), directory / "ha-master"
-    master = CommitLog(root)
-    master.append_raw(0, log)
-    master.flush()
+    write_log(root, log)
     del log
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(root, theirs), daemon=True)
@@ -119,5 +125,4 @@ def following(report: Report, directory: Path, repetitions: int, *, quick: bool)
     finally:
         process.terminate()
         process.join()
-        master.files.close()
         shutil.rmtree(root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dledger.messages.entry import HEADER
 from dledger.rocketmq.hosts import Host
 from dledger.rocketmq.message import Message, encode_blank, encode_dledger_blank, encode_message, message_size
 
+sys.path.insert(0, str(Path(__file__).parent))  # for `parsers`: tests are no packages
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
 SIZES = {
     "checkpoint.bin": 4096,
