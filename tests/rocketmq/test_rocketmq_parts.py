@@ -29,6 +29,13 @@ def test_message_of_any_kind_comes_back_as_it_was(some: list[Message]) -> None:
         assert replace(back, body_crc=None, sys_flag=message.sys_flag) == message
 
 
+@pytest.mark.parametrize("host", [Host.of("1.2.3.4", 5), Host.of("fd00::1", 5)])
+@pytest.mark.parametrize("flag", [-1, -(1 << 31), -587_190_240, (1 << 31) - 1])
+def test_bits_of_a_system_flag_that_nobody_knows_stay(flag: int, host: Host) -> None:
+    back = decode_message(encode_message(Message("t", sys_flag=flag, born_host=host, store_host=host)))
+    assert back.sys_flag == (flag | 0x30 if host.is_v6 else flag & ~0x30)
+
+
 def test_message_with_nothing_in_it_has_91_bytes_and_12_more_for_each_ipv6_host() -> None:
     assert message_size(Message("")) == 91
     assert message_size(Message("", born_host=Host(bytes(16), 0), store_host=Host(bytes(16), 0), version=2)) == 116

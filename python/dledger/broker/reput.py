@@ -20,15 +20,16 @@ from dledger.broker.mapped_files import MappedFileQueue
 from dledger.checksum import crc32
 from dledger.errors import FormatError
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL
-from dledger.rocketmq.append_hook import BORN_V6, COMMON_SIZE, STORED_AT
+from dledger.rocketmq.append_hook import COMMON_SIZE, STORED_AT
 from dledger.rocketmq.message import (
+    BORN_V6,
     CRC_MASK,
+    EITHER_V6,
     INT16,
     INT64,
     MAGIC_V1,
     MAGIC_V2,
     MIN_MESSAGE,
-    V6_FLAGS,
     Transaction,
     lay_out,
 )
@@ -147,7 +148,7 @@ class Dispatcher:
         size, magic, crc, queue_id, queue_offset, physical, sys_flag, stored, body_size = FIELDS.unpack_from(view, at)
         if physical != at + start or size != end - at:
             return None
-        if magic == MAGIC_V1 and not sys_flag & V6_FLAGS:
+        if magic == MAGIC_V1 and not sys_flag & EITHER_V6:
             body = at + COMMON_SIZE
             body_end = body + body_size
             if not body <= body_end <= end - 3:

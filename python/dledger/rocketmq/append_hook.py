@@ -17,13 +17,16 @@ from typing import Final
 from dledger.checksum import crc32
 from dledger.errors import FormatError
 from dledger.rocketmq.message import (
+    BORN_V6,
     CRC_MASK,
+    EITHER_V6,
     HEAD,
     INT16,
     INT64,
     MAGIC_V1,
     MAX_TOPIC,
     MIN_MESSAGE,
+    STORE_V6,
     check_contents,
     lay_out,
 )
@@ -48,10 +51,6 @@ STORED_V4: Final = struct.Struct(">q8s")
 STORED_V6: Final = struct.Struct(">q20s")
 STORED_AT: Final = 56
 """Store time and store host, where the born host is IPv4; 12 bytes later where it is IPv6."""
-# plain numbers, because the operators of flags are ten times slower
-BORN_V6: Final = 0x10
-STORE_V6: Final = 0x20
-EITHER_V6: Final = 0x30
 STATE: Final = 0xC
 NO_UNIT: Final = (0x4, 0xC)
 """Prepared and rolled back in a transaction."""
