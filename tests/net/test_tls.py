@@ -21,7 +21,7 @@ from dledger.errors import ConfigError, Unavailable
 from dledger.messages.client import AppendRequest, FetchedBatch, FetchResponse, HelloRequest, HelloResponse
 from dledger.messages.codes import Code
 from dledger.messages.peer import HeartBeatRequest
-from dledger.net import Connection, Limits, Patience, PeerLink, listen
+from dledger.net import Connection, Handlers, Limits, Patience, PeerLink, connect, listen
 from dledger.net.blocking import BlockingConnection
 from dledger.net.loop import loop_factory
 from dledger.net.rpc import Rpc
@@ -234,6 +234,34 @@ def test_who_is_silent_at_the_handshake_is_sent_away(port: Callable[..., Port], 
     with socket.create_connection((host, int(number)), 10) as sock:
         sock.settimeout(20)
         assert sock.recv(1) == b""
+
+
+def test_closing_does_not_wait_long_for_a_node_that_is_silent(issue: Issue, new_loop: Any) -> None:
+    tls, held = tls_of(issue()), []
+    context = server_context(tls)
+    assert context is not None
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> None:
+            held.append(context.wrap_socket(listening.accept()[0], server_side=True))
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+
+        async def story() -> None:
+            handlers = Handlers(on_frame=lambda *_: None, on_close=lambda *_: None)
+            address = f"127.0.0.1:{listening.getsockname()[1]}"
+            connection = await connect(address, handlers, LIMITS, 20, tls=client_context(tls))
+            connection.close()
+            async with asyncio.timeout(20):  # asyncio's own patience is 30 s
+                await connection.wait_closed()
+
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(story())
+        thread.join(20)
+    for sock in held:
+        sock.close()
+    assert len(held) == 1
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -65,6 +65,7 @@ class Core:
     routes: Routes
     environment: Environment = REAL
     tls: ssl.SSLContext | None = None
+    """What connections to the nodes need, if they are not plain."""
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     """Topics as last seen; a wrong one is noticed when a node refuses its id."""
     ends: Ends = field(default_factory=Ends)

@@ -33,6 +33,8 @@ MOST_PIECES: Final = 512
 """Buffers in one call of the kernel; it takes 1024."""
 WRITE_HIGH_BYTES: Final = 1 * MIB
 """Unsent bytes from which a connection counts as slow: `drain` waits, and one that we accepted is not read from."""
+SHUTDOWN_S: Final = 1.0
+"""How long a connection under TLS that is closed waits for the other side to close it too, which may be silent."""
 
 OnFrame = Callable[["Connection", int, Any, memoryview], None]
 OnConnection = Callable[["Connection"], None]
@@ -366,10 +368,11 @@ async def connect(
     """
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
+    how: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_shutdown_timeout": SHUTDOWN_S}
     try:
         async with asyncio.timeout(timeout_s):
             transport, connection = await loop.create_connection(
-                lambda: Connection(handlers, limits, accepted=False), host, port, ssl=tls
+                lambda: Connection(handlers, limits, accepted=False), host, port, **how
             )
     except TimeoutError:
         raise Unavailable(f"{address}: no answer within {timeout_s:g} s") from None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dledger.errors import ConfigError, PortInUse, ProtocolError
-from dledger.net.connection import Connection, Handlers, OnClose, OnConnection, OnFrame, _ignore
+from dledger.net.connection import SHUTDOWN_S, Connection, Handlers, OnClose, OnConnection, OnFrame, _ignore
 from dledger.wire import Limits
 
 
@@ -53,8 +53,11 @@ class Listener:
             PortInUse: another process listens there.
             ConfigError: the host is not an address of this machine, or the port is not allowed.
         """
+        how: dict[str, Any] = {}
+        if tls is not None:
+            hello_s = self._patience.hello_s
+            how = {"ssl": tls, "ssl_handshake_timeout": hello_s, "ssl_shutdown_timeout": SHUTDOWN_S}
         try:
-            how: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": self._patience.hello_s}
             self._server = await self._loop.create_server(self._accept, host, port, backlog=512, **how)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
