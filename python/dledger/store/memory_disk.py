@@ -78,6 +78,8 @@ class MemoryDisk:
         self.kill_short: int | None = None
         """If that operation is a write: so many of its bytes are written first."""
         self.trace: list[str] = []
+        self.meanwhile: list[tuple[str, str, Callable[[], None]]] = []
+        """What others do while an operation is under way: (operation, part of its path, action), each once."""
 
     def check(self, operation: str, path: Path) -> Failure | None:
         """Count an operation; raise what was ordered for it. A write that fails half way is returned instead."""
@@ -90,6 +92,10 @@ class MemoryDisk:
                 raise ProcessKilled(f"{operation} {path.name}")
             self.operations += 1
             self.trace.append(f"{operation} {path.name}")
+        for event in self.meanwhile[:]:
+            if event[0] == operation and event[1] in str(path):
+                self.meanwhile.remove(event)
+                event[2]()
         for failure in self.failures:
             if failure.operation == operation and failure.part in str(path) and failure.times > 0:
                 if failure.skip > 0:

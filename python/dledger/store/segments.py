@@ -153,9 +153,13 @@ class SegmentFiles:
     def pwritev(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write buffers that fit into the file that holds ``offset``."""
         inside = offset % self.file_size
-        with self._lock:
+        with self._lock:  # before the write: the handle of an unsynced file is kept
             self._dirty.add(offset - inside)
-        self.file(offset).pwritev(buffers, inside)
+        try:
+            self.file(offset).pwritev(buffers, inside)
+        finally:  # and behind it: a sync that took the mark meanwhile may not have seen these bytes
+            with self._lock:
+                self._dirty.add(offset - inside)
 
     def next_data(self, offset: int) -> int | None:
         """The first place from ``offset`` on, within its file, where there may be something but zeros."""
@@ -164,13 +168,23 @@ class SegmentFiles:
         return None if found is None else offset - inside + max(found, inside)
 
     def sync(self) -> None:
-        """Make all writes so far durable, in the order of the log."""
+        """Make all writes durable that have ended by now, in the order of the log."""
         with self._lock:
             dirty = sorted(self._dirty)
             self._dirty.clear()
         for start in dirty:
-            if self.has(start):
+            self._sync_file(start)
+
+    def _sync_file(self, start: int) -> None:
+        """One file's turn, unless somebody drops it meanwhile."""
+        while self.has(start):
+            exchanged = self._exchanged
+            try:
                 self.file(start).fdatasync()
+                return
+            except FileNotFoundError:
+                if self.has(start) and self._exchanged == exchanged:
+                    raise
 
     def drop_behind(self, offset: int) -> None:
         """Delete the files behind the one that holds ``offset``, the last one first, so that no hole ever shows."""

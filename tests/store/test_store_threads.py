@@ -1,0 +1,77 @@
+"""What one thread does to a store while another one is inside an operation of the same store's disk.
+
+`MemoryDisk.meanwhile` says at which operation that happens, so that each history is the same in every run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from dledger.messages.entry import LogEnd
+from dledger.store import file_store
+from dledger.store.keeper import Keeping
+from dledger.store.segments import SegmentFiles
+
+
+def on_another_thread(action: Callable[[], object]) -> Callable[[], None]:
+    """The action, carried out by a thread of its own, to its end."""
+
+    def run() -> None:
+        errors: list[BaseException] = []
+
+        def body() -> None:
+            try:
+                action()
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=body)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+
+    return run
+
+
+def test_a_write_under_way_when_a_sync_begins_is_durable_only_after_the_next_sync(kit, disk):
+    store = kit.open(disk, Keeping.MANUAL)
+    kit.fill(store, [60])
+    entries = kit.make(store.end, [60])
+    told = []
+    disk.meanwhile.append(("pwritev", "data/", on_another_thread(lambda: told.append(store.sync()))))
+    store.append(entries)
+    assert [position.index for position in told] == [0], "the first sync came before the bytes"
+    assert store.sync().index == 1
+    disk.reboot(power=True)
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store))[1:] == kit.bytes_of(entries)
+
+
+def test_an_index_unit_under_way_when_the_index_is_synced_is_synced_the_next_time(kit, disk, monkeypatch):
+    monkeypatch.setattr(file_store, "INDEXED_EVERY", 0)
+    store = kit.open(disk, Keeping.MANUAL)
+    first = kit.fill(store, [60])
+    entries = kit.make(LogEnd.after(first[-1]), [60])
+    disk.meanwhile.append(("pwritev", "index/", on_another_thread(store.keep)))
+    store.append(entries)
+    store.sync()
+    store.keep()
+    disk.reboot(power=True)
+    store = kit.open(disk)
+    assert not store.recovery.rebuilt
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*first, *entries])
+
+
+def test_a_file_that_is_dropped_while_a_sync_opens_it_needs_none(disk):
+    """The index is synced by the keeper, and cut by the thread that writes the log."""
+    files = SegmentFiles(disk, Path("/disk/index"), 4096)
+    for start in (0, 4096):
+        files.allocate(start)
+        files.pwritev(start, [b"unit"])
+    files.close()
+    disk.meanwhile.append(("open", f"{4096:020d}", on_another_thread(lambda: files.drop_behind(0))))
+    files.sync()
+    assert disk.names.keys() == {Path("/disk/index") / f"{0:020d}"}
