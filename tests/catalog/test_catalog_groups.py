@@ -102,6 +102,20 @@ def test_a_hold_covers_records_that_lie_in_the_log_before_their_commit(log: Any)
     assert held(log)[0][0] <= staged_at
 
 
+def test_a_hold_covers_unread_records_that_lie_in_the_log_before_the_first_unread_one(log: Any) -> None:
+    """Offsets follow the order of commits: what was staged first may come last."""
+    stage = log.stage()
+    log.data(3, stage=stage)
+    staged_at = len(log.entries) - 1
+    log.data(2)
+    log.data(2)
+    log.commit((stage, 1, 3))
+    assert [(base, index) for base, _, index in log.spans()] == [(0, staged_at + 1), (2, staged_at + 2), (4, staged_at)]
+    commit(log, t={0: 2})
+    hold(log)
+    assert held(log)[0][0] <= staged_at
+
+
 def test_lag_and_holds_of_an_idle_partition_open_no_table(log: Any) -> None:
     commit(log, t={0: 0, 1: 0})
     hold(log)
@@ -141,6 +155,16 @@ def test_groups_come_back_from_a_snapshot_with_their_holds_and_times(log: Any) -
     assert log.catalog.group("g") == {"t": {0: 3}}
     assert held(log) == [(1, "g", 0, 3)]
     assert log.catalog.consumer_groups.by_name["g"].committed_ms == 77
+
+
+def test_a_group_that_holds_before_it_has_processed_anything_holds_after_a_restart_too(log: Any) -> None:
+    hold(log)
+    data = log.catalog.snapshot()
+    log.catalog = Catalog.restore(data, log.tables)
+    assert log.catalog.snapshot() == data
+    log.data(5)
+    log.run(CommitOffsets(consumer_group="g", offsets={"t": {0: 2}}))
+    assert held(log) == [(2, "g", 0, 2)]
 
 
 @pytest.mark.parametrize("times", [0, 5])

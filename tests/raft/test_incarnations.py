@@ -231,6 +231,26 @@ def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
     assert world.node(follower).is_admitted
 
 
+def test_B30_an_answer_to_the_beat_just_before_the_one_that_checks_is_no_loss():
+    """It left the follower before all that the leader had noted was acknowledged, and overtook nothing but time."""
+    world = group()
+    leader = world.elect()
+    follower = next(m for m in world.config.members if m != leader)
+    settled_with(world, leader, b"a", b"b")
+    world.isolate(follower)
+    node = world.node(leader)
+    watched = node._machine.acting.dispatchers[follower]
+    world.run_until(lambda: watched.check_round is not None)
+    had = watched.check_watermark
+    for round_, is_lost in ((watched.check_round - 1, False), (watched.check_round, True)):
+        answer = HeartBeatResponse(
+            group="default", local_id=follower, remote_id=leader, term=node.term, code=Code.SUCCESS, round=round_,
+            incarnation=dict(node.membership.bound)[follower], durable_index=Index(had - 1),
+        )  # fmt: skip
+        world.call(leader, lambda node, answer=answer: node.step(answer, world.now_ms))
+        assert any("follower_lost_data" in fact for _, fact in world.facts) is is_lost
+
+
 def lone(me: NodeId = N1, incarnation: int = 101, *terms: int, bound=()) -> RaftNode:
     """A node of a group of three that is not founded yet."""
     hard_state = HardState(Term(max((*terms, -1))))

@@ -1,0 +1,38 @@
+"""Bugs of what a group keeps and lets go: retention, what consumer groups hold back, members that are heard late."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dledger.testing.mutants.plant import Mutant
+
+WORLD: Final = (
+    Mutant(
+        "retention-takes-staged", "B34", "server.house", "House._retain",
+        "self._catalog.retention_floor() - 1",
+        "self._catalog.retention_floor()",
+        "a file that ends with the first batch of an open stage goes",
+        "tests/testing/test_sim_retention.py",
+    ),
+    Mutant(
+        "hold-forgets-staged", "B34", "catalog.partition", "Partition.needed_from",
+        "self._number(row, APPLIED) - self.lateness",
+        "self._number(row, INDEX)",
+        "a group holds back its first unread record, and not those that lie in front of it",
+        "tests/catalog/test_catalog_groups.py",
+    ),
+    Mutant(
+        "hold-in-no-snapshot", "B34", "catalog.snapshot", "_encode_groups",
+        "if group.committed_ms or group.holds else []",
+        "if group.committed_ms else []",
+        "a restart forgets that a group holds retention back",
+        "tests/catalog/test_catalog_groups.py",
+    ),
+    Mutant(
+        "late-answer-expels", "B30", "raft.leader", "Leader._check_kept",
+        "response.round < follower.check_round",
+        "response.round + 1 < follower.check_round",
+        "an answer that left before the check is taken for lost data",
+        "tests/raft/test_incarnations.py",
+    ),
+)  # fmt: skip
