@@ -9,10 +9,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from dledger.errors import CorruptStore
 from dledger.messages.entry import LogEnd
 from dledger.store import file_store
 from dledger.store.keeper import Keeping
-from dledger.store.segments import SegmentFiles
+from dledger.store.segments import SegmentFiles, file_name
+from dledger.types import Index
 
 
 def on_another_thread(action: Callable[[], object]) -> Callable[[], None]:
@@ -75,3 +79,58 @@ def test_a_file_that_is_dropped_while_a_sync_opens_it_needs_none(disk):
     disk.meanwhile.append(("open", f"{4096:020d}", on_another_thread(lambda: files.drop_behind(0))))
     files.sync()
     assert disk.names.keys() == {Path("/disk/index") / f"{0:020d}"}
+
+
+def test_a_cut_while_the_keeper_makes_the_next_file_leaves_no_hole(kit, disk):
+    """The cut goes over a file's border, so the file that the keeper is making is not the next one any more."""
+    store = kit.open(disk, Keeping.MANUAL)
+    entries = kit.fill(store, [252] * 9)
+    disk.meanwhile.append(("fallocate", "data/", on_another_thread(lambda: store.truncate(Index(1)))))
+    store.keep()
+    assert not disk.meanwhile
+    assert disk.listdir(kit.root / "data") == [file_name(0)]
+    disk.reboot(power=False)
+    store = kit.open(disk)
+    assert not store.recovery.notes
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries[:2])
+
+
+def files_with_a_hole(kit, disk, written: bytes = b"") -> list[bytes]:
+    """A store of two entries in its first file, none in its second, which is missing, and ``written`` in its third."""
+    store = kit.open(disk, Keeping.MANUAL)
+    entries = kit.fill(store, [252] * 2)
+    store.close()
+    files = SegmentFiles(disk, kit.root / "data", kit.segment)
+    files.allocate(2 * kit.segment)
+    if written:
+        files.pwritev(2 * kit.segment + 700, [written])
+    return kit.bytes_of(entries)
+
+
+def test_an_empty_file_behind_a_missing_one_goes_when_the_store_is_opened_and_a_note_says_so(kit, disk):
+    expected = files_with_a_hole(kit, disk)
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == expected
+    assert store.recovery.notes == (
+        f"data/: empty files behind the missing {file_name(1024)} were removed: {file_name(2048)}",
+    )
+    assert disk.listdir(kit.root / "data") == [file_name(0)]
+
+
+def test_something_behind_a_missing_file_is_never_removed(kit, disk):
+    files_with_a_hole(kit, disk, b"x")
+    with pytest.raises(CorruptStore, match=f"{file_name(1024)} is missing"):
+        kit.open(disk)
+    assert disk.listdir(kit.root / "data") == [file_name(0), file_name(2048)]
+
+
+def test_an_empty_file_behind_a_missing_one_that_held_durable_entries_is_no_spare(kit, disk):
+    store = kit.open(disk, Keeping.MANUAL)
+    kit.fill(store, [252] * 5)
+    store.keep()
+    store.close()
+    disk.unlink(kit.root / "data" / file_name(1024))
+    files = SegmentFiles(disk, kit.root / "data", kit.segment)
+    files.allocate(2 * kit.segment)
+    with pytest.raises(CorruptStore, match=f"{file_name(1024)} is missing"):
+        kit.open(disk)

@@ -212,10 +212,10 @@ class FileStore:
                         "written. Free space on that disk"
                     )
 
-    def _allocate(self, files: SegmentFiles, offset: int) -> bool:
+    def _allocate(self, files: SegmentFiles, offset: int, ahead: bool = False) -> bool:
         """Make a file; False when the disk is full, which `disk_level` says from then on."""
         try:
-            files.allocate(offset)
+            files.allocate(offset, ahead)
         except OSError as error:
             if not is_full(error):
                 raise self._fail("allocate a file in", files.directory, error) from error
@@ -266,12 +266,12 @@ class FileStore:
         with suppress(StorageError):
             end, files = self._view.end, self._index.files
             if self._no_room:  # only a file that is not there yet tells whether there is room again
-                self._allocate(self._data, self._data.end)
+                self._allocate(self._data, self._data.end, ahead=True)
             elif self._half_full():
-                self._allocate(self._data, end.end_pos + self._data.file_size)
+                self._allocate(self._data, end.end_pos + self._data.file_size, ahead=True)
             next_unit = (end.position.index + 1) * UNIT_SIZE
             if next_unit % files.file_size > files.file_size // 2 and not files.has(next_unit + files.file_size):
-                self._allocate(files, next_unit + files.file_size)
+                self._allocate(files, next_unit + files.file_size, ahead=True)
             if self._marks.stale:
                 with self._fatal("sync", self._settings.directory):
                     self._settle()

@@ -151,10 +151,10 @@ def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: E
     state.write_both(state.payload)  # what was read may be a page that a killed process left unsynced (D15)
     data = SegmentFiles(disk, root / "data", settings.segment_bytes)
     index = SegmentFiles(disk, root / "index", settings.index_file_bytes)
-    data.check_layout()
-    _check_index(index, notes)
     mark_slots = _open_mark(disk, root / MARK_FILE)
     mark = Mark.unpack(mark_slots.payload) if mark_slots.payload else None
+    notes += data.check_layout(spare_behind=None if mark is None else mark.durable.end_pos)
+    _check_index(index, notes)
     if mark is None and data.starts:
         notes.append(f"{MARK_FILE}: not there or not readable; the whole log was scanned")
     members = MemberFile(disk, root, record.identity.incarnation, notes, lambda: environment.below(1 << 63))

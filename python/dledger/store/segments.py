@@ -10,6 +10,7 @@ import errno
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +45,11 @@ class SegmentFiles:
         self._exchanged = 0
         """How often a file went, or another one took its place."""
         self._lock = threading.Lock()
-        self._growing = threading.Lock()
+        """Of handles, marks and `starts`; never held over an operation of the disk."""
+        self._filling = threading.Lock()
+        """One new file at a time."""
+        self._naming = threading.Lock()
+        """No file gets its name while others go: what is left of the names has no hole."""
         if not read_only:
             disk.mkdir(directory)
             disk.fsync_dir(directory.parent)
@@ -61,14 +66,25 @@ class SegmentFiles:
         """The file that holds the byte at ``offset`` of the log."""
         return self.directory / file_name(offset - offset % self.file_size)
 
-    def check_layout(self) -> None:
+    def check_layout(self, spare_behind: int | None = None) -> list[str]:
         """See that names and sizes fit one another. A short file, as an interrupted truncation leaves it, is filled
         up with zeros: if entries stood there, they are missed where the log is checked.
+
+        Args:
+            spare_behind: from here on nothing is known to have been written, so empty files behind a missing one go;
+                None: none does.
+
+        Returns:
+            What was done, to be told.
 
         Raises:
             ConfigError: the files are of another size than the one asked for.
             CorruptStore: a file in the middle is missing.
         """
+        notes = []
+        gap = next((a + self.file_size for a, b in pairwise(self.starts) if b != a + self.file_size), None)
+        if gap is not None and spare_behind is not None and spare_behind <= gap:
+            notes = self._drop_spares_behind(gap)
         for start, following in zip(self.starts, [*self.starts, None][1:], strict=True):
             path, size = self.directory / file_name(start), self.file(start).size()
             if start % self.file_size or size > self.file_size:
@@ -85,6 +101,18 @@ class SegmentFiles:
         for start in self.starts:
             if self.file(start).size() < self.file_size:
                 self.refill(start)
+        return notes
+
+    def _drop_spares_behind(self, gap: int) -> list[str]:
+        """A file that was made ahead while the ones before it were cut off left a hole: it holds nothing."""
+        spares = [start for start in self.starts if start > gap]
+        if any(start % self.file_size for start in spares):
+            return []
+        if any(first_nonzero(self, start, start + self.file_size) is not None for start in spares):
+            return []
+        self.drop_behind(gap)
+        names = ", ".join(map(file_name, spares))
+        return [f"{self.directory.name}/: empty files behind the missing {file_name(gap)} were removed: {names}"]
 
     def file(self, offset: int) -> DiskFile:
         """The open file that holds ``offset``. Raises FileNotFoundError when there is none."""
@@ -115,26 +143,34 @@ class SegmentFiles:
         """The offset just behind the last file."""
         return self.starts[-1] + self.file_size if self.starts else 0
 
-    def allocate(self, offset: int) -> None:
-        """Make the file that will hold ``offset``, in full length, unless it is there."""
+    def allocate(self, offset: int, ahead: bool = False) -> None:
+        """Make the file that will hold ``offset``, in full length, unless it is there; ``ahead``: only if that is the
+        next one, also when the file is ready, because others may drop files meanwhile."""
         start = offset - offset % self.file_size
-        with self._growing:
-            if self.has(start):
+        with self._filling:
+            if self.has(start) or (ahead and start != self.end):
                 return
             path = self.directory / file_name(start)
             fresh = path.with_name(path.name + NEW_SUFFIX)
             try:
                 self._fill(fresh)
-                self.disk.rename(fresh, path)
+                with self._naming:
+                    if ahead and start != self.end:
+                        self._discard(fresh)
+                    else:
+                        self._name(fresh, path, start)
             except OSError:
                 self._discard(fresh)
                 raise
-            try:
-                self.disk.fsync_dir(self.directory)
-            except OSError as error:  # not for want of room: what a failed sync left out is not tried again (D2)
-                raise OSError(errno.EIO, f"cannot sync the new name: {error}", str(self.directory)) from error
-            with self._lock:
-                self.starts = sorted([*self.starts, start])
+
+    def _name(self, fresh: Path, path: Path, start: int) -> None:
+        self.disk.rename(fresh, path)
+        try:
+            self.disk.fsync_dir(self.directory)
+        except OSError as error:  # not for want of room: what a failed sync left out is not tried again (D2)
+            raise OSError(errno.EIO, f"cannot sync the new name: {error}", str(self.directory)) from error
+        with self._lock:
+            self.starts = sorted([*self.starts, start])
 
     def _fill(self, path: Path) -> None:
         handle = self.disk.open(path, create=True)
@@ -189,13 +225,15 @@ class SegmentFiles:
     def drop_behind(self, offset: int) -> None:
         """Delete the files behind the one that holds ``offset``, the last one first, so that no hole ever shows."""
         start = offset - offset % self.file_size
-        for victim in [s for s in reversed(self.starts) if s > start]:
-            self._drop(victim)
+        with self._naming:
+            for victim in [s for s in reversed(self.starts) if s > start]:
+                self._drop(victim)
 
     def drop_front(self, offset: int) -> list[Path]:
         """Delete the files in front of the one that holds ``offset``, the first one first."""
         start = offset - offset % self.file_size
-        return [self._drop(victim) for victim in self.starts if victim < start]
+        with self._naming:
+            return [self._drop(victim) for victim in self.starts if victim < start]
 
     def _drop(self, start: int) -> Path:
         with self._lock:
