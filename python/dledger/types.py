@@ -20,6 +20,10 @@ Offset = NewType("Offset", int)
 
 NO_INDEX = Index(-1)
 NO_TERM = Term(-1)
+MAX_TERM = Term(1 << 62)
+"""The last term that is ever taken or asked for; half of what the wire and the files have room for."""
+TERM_JUMP = 1 << 32
+"""How far ahead of a node's own term another member's may be; `dledger.raft.terms` has the reasons."""
 
 Buffer = bytes | bytearray | memoryview
 """Bytes that may still lie in the buffer they were received in."""

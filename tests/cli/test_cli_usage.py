@@ -21,7 +21,10 @@ from dledger.cli.tail import first_offset, parse_start
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError, UnknownOption
 
-COMMANDS = ["serve", "status", "topics", "append", "tail", "groups", "transfer", "admit", "verify", "dump", "bench"]
+COMMANDS = [
+    "serve", "status", "topics", "append", "tail", "groups", "transfer", "admit", "verify", "dump", "reset-term",
+    "bench",
+]  # fmt: skip
 
 
 def run(*arguments: str, text: str | bytes = b"") -> Result:

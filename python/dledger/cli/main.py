@@ -19,6 +19,7 @@ from dledger.cli.bench import bench
 from dledger.cli.export import export
 from dledger.cli.files import dump, verify
 from dledger.cli.group import admit, groups, status, transfer
+from dledger.cli.reset_term import reset_term
 from dledger.cli.rocketmq import rocketmq
 from dledger.cli.serve import serve
 from dledger.cli.tail import tail
@@ -89,7 +90,10 @@ def main() -> None:
     """
 
 
-for _command in (serve, status, topics, append, tail, groups, transfer, admit, verify, dump, bench, rocketmq, export):
+_COMMANDS: Final = (
+    serve, status, topics, append, tail, groups, transfer, admit, verify, dump, reset_term, bench, rocketmq, export,
+)  # fmt: skip
+for _command in _COMMANDS:
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -14,7 +14,7 @@ from dledger.raft.admission import Admission
 from dledger.raft.log import RaftLog
 from dledger.raft.quorum import quorum_size
 from dledger.raft.ready import Outbox
-from dledger.types import Index, NodeId, Role, Term
+from dledger.types import MAX_TERM, Index, NodeId, Role, Term
 
 
 class Core(ABC):
@@ -76,6 +76,11 @@ class Core(ABC):
         """Whether this node may ask for votes. Not before it is admitted. Not with a damaged entry that others may have
         sound: it votes by the true end of its log, but it could not give that entry to anybody (CTRL, FAST'18)."""
         return self.admission.is_admitted and not (self.log.faulty and self.peers) and not self.follows_only
+
+    @property
+    def term_is_spent(self) -> bool:
+        """Whether there is no later term to ask for: no election can be held any more."""
+        return self.term >= MAX_TERM
 
     def draw(self, base_ms: int) -> int:
         """A wait from [base, 2 * base), so that nodes seldom do the same at the same time."""

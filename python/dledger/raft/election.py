@@ -177,7 +177,7 @@ class Candidate:
             return
         if self._round_ends_ms is not None:
             self._close_round(now_ms)
-        elif not self.core.log.end_is_known or not self.core.can_lead:
+        elif not self.core.log.end_is_known or not self.core.can_lead or self.core.term_is_spent:
             self._pause(now_ms, 0)
         else:
             term = Term(self.core.term + 1) if self.need_increase_term_immediately else self.core.term

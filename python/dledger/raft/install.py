@@ -36,8 +36,8 @@ def install_mode(core: Core, first: Position) -> InstallMode | None:
         SafetyViolation: this node knows another entry there to be committed.
     """
     log = core.log
-    if core.role is Role.LEADER or first.index <= log.begin_index:
-        return None
+    if core.role is Role.LEADER or first.index <= log.begin_index or first.term > core.term:
+        return None  # an entry of a later term than its leader's is none that was ever written
     if log.holds(first):
         return InstallMode.KEEP
     if first.index <= log.committed_index:

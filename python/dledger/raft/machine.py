@@ -29,6 +29,7 @@ from dledger.raft.founding import Founding
 from dledger.raft.leader import Leader
 from dledger.raft.log import RaftLog
 from dledger.raft.ready import Ready, RoleChange
+from dledger.raft.terms import TermWatch
 from dledger.raft.transfer import TransferWatch
 from dledger.types import NodeId, Role, Term
 
@@ -48,6 +49,7 @@ class Machine(Core):
     ) -> None:
         super().__init__(config, node_id, hard_state, log, dice, membership)
         self.transfers = TransferWatch(self)
+        self.terms = TermWatch(self)
         # Short, because a pre-vote disturbs nobody; a lone node has nobody to wait for.
         wait_ms = config.vote_interval_ms + dice(2 * config.vote_interval_ms) if self.peers else 0
         self.acting: Candidate | Follower | Leader = Candidate(self, now_ms, wait_ms)
@@ -108,6 +110,8 @@ class Machine(Core):
         """Take a message in, after checking its group, receiver, sender and term, in that order (D6, D14)."""
         if message.group != self.config.group or message.remote_id != self.me:
             self._refuse(message, Code.UNKNOWN_GROUP if message.group != self.config.group else Code.UNKNOWN_MEMBER)
+        elif message.local_id in self.peers and self.terms.refuses(message, now_ms):
+            return
         elif isinstance(message, VoteRequest):
             is_taking = isinstance(self.acting, Candidate) and self.acting.taking_leadership
             answer_vote(self, message, now_ms, is_taking)

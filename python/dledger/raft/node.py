@@ -17,6 +17,7 @@ from dledger.raft.leader import Leader
 from dledger.raft.log import LogSummary, RaftLog
 from dledger.raft.machine import Machine
 from dledger.raft.ready import ReadDone, Ready, SafetyViolation, TransferDone
+from dledger.raft.terms import Refused
 from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Role, Term
 
 P = ParamSpec("P")
@@ -185,6 +186,16 @@ class RaftNode:
     @property
     def term(self) -> Term:
         return self._machine.term
+
+    @property
+    def term_is_spent(self) -> bool:
+        """Whether there is no later term to ask for: no election can be held any more."""
+        return self._machine.term_is_spent
+
+    @property
+    def refused_terms(self) -> dict[NodeId, Refused]:
+        """The members whose terms were absurdly far ahead in this life."""
+        return self._machine.terms.refused
 
     @property
     def leader_id(self) -> NodeId | None:

@@ -57,7 +57,9 @@ def on_request(core: Core, request: LeadershipTransferRequest, now_ms: int) -> N
         code = Code.EXPIRED_TERM
     elif request.term > core.term or core.leader_id != request.local_id:
         code = Code.INCONSISTENT_LEADER
-    elif core.log.end_index != request.take_leadership_index or not core.log.end_is_known or not core.can_lead:
+    elif core.log.end_index != request.take_leadership_index or not (
+        core.log.end_is_known and core.can_lead and not core.term_is_spent
+    ):
         code = Code.TAKE_LEADERSHIP_FAILED
     else:
         code = Code.SUCCESS

@@ -55,6 +55,16 @@ WORDS: Final = {
         "group goes on behind an old commit log, each member must have adopted the same one: compare the "
         "fingerprints that 'dledger rocketmq adopt' told",
     ),
+    "term_refused": (
+        logging.ERROR,
+        "{node} says term {term}, over {limit}, the last one that this node, which is in term {own}, believes at once: "
+        "nothing that it says so is taken. Somebody gave it a false term: stop it, and run 'dledger reset-term' there",
+    ),
+    "term_spent": (
+        logging.CRITICAL,
+        "{node} is in term {term}, behind which there is no room for elections: somebody gave it a false one. Stop all "
+        "members of the group, run 'dledger reset-term' on the directory of each, and start them again",
+    ),
     "admitted": (logging.WARNING, "{node} is admitted by entry {index}: it votes and counts again"),
 }
 """Facts of the core that somebody should read, by name."""

@@ -171,6 +171,11 @@ class Answers:
             "members": list(self._group.members),
             "role": raft.role.name,
             "term": raft.term,
+            "term_is_spent": raft.term_is_spent,
+            "refused_terms": {
+                str(node): {"term": refused.term, "messages": refused.messages}
+                for node, refused in raft.refused_terms.items()
+            },
             "leader_id": raft.leader_id or "",
             "begin_index": raft.begin_index,
             "end_index": raft.end_index,

@@ -267,6 +267,9 @@ class Repairs:
         if answer.code is not Code.SUCCESS or not answer.entries or [e.index for e in answer.entries] != list(wanted):
             self._refused(repair, answer.local_id, answer.code.name)
             return
+        if max(entry.term for entry in answer.entries) > self._driver.raft.term:
+            self._refused(repair, answer.local_id, "an entry of a term that has not begun")
+            return
         repair.fetched += answer.entries[: repair.fault.last + 1 - answer.first]
         if repair.fetched[-1].index < repair.fault.last:
             self._ask(repair, self._now_ms())

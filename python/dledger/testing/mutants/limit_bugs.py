@@ -1,0 +1,45 @@
+"""Bugs in what keeps strangers and liars from using up terms, memory and places."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dledger.testing.mutants.plant import Mutant
+
+LIMITS: Final = (
+    Mutant(
+        "term-jumps-anywhere", "D6", "raft.terms", "TermWatch.refuses",
+        "min(own + TERM_JUMP, MAX_TERM)",
+        "MAX_TERM",
+        "one message spends the terms of a group",
+        "tests/raft/test_terms.py",
+    ),
+    Mutant(
+        "term-beyond-the-last", "D6", "raft.election", "Candidate.tick",
+        " or self.core.term_is_spent",
+        "",
+        "a candidate asks for a term that has no room on the wire",
+        "tests/raft/test_terms.py",
+    ),
+    Mutant(
+        "state-of-a-term-to-come", "D6 D14", "raft.install", "install_mode",
+        " or first.term > core.term",
+        "",
+        "a node fetches a state that begins with an entry which nobody can have written",
+        "tests/raft/test_terms.py",
+    ),
+    Mutant(
+        "reset-below-a-log", "B13", "store.reset_term", "_new_term",
+        "last = max(node.log_term for node in nodes)",
+        "last = min(node.log_term for node in nodes)",
+        "two leaders write entries of one index and term",
+        "tests/store/test_reset_term.py",
+    ),
+    Mutant(
+        "reset-gives-a-vote-back", "B13", "store.reset_term", "_give",
+        "HardState(term, me, was.commit_hint)",
+        "HardState(term, None, was.commit_hint)",
+        "a node may vote in the term that it was given, whatever it did there before",
+        "tests/store/test_reset_term.py",
+    ),
+)  # fmt: skip

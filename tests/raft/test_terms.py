@@ -1,0 +1,135 @@
+"""How far a term may jump, and where terms end: no message can take away the terms that elections need."""
+
+from __future__ import annotations
+
+import pytest
+from raft_bench import (
+    N0,
+    N1,
+    N2,
+    answer,
+    asked,
+    beat,
+    beat_answer,
+    follow,
+    lead,
+    log_of,
+    node_with,
+    push,
+    pushed,
+    sent,
+    take_over,
+    vote,
+)
+
+from dledger.messages.peer import LeadershipTransferResponse, MemberRequest, PushType, VoteRequest, VoteResult
+from dledger.raft.node import RaftNode
+from dledger.types import MAX_TERM, TERM_JUMP, Position, Role, Term
+
+WIRE_MAX = (1 << 63) - 1
+
+
+def state(node: RaftNode) -> tuple[object, ...]:
+    return node.term, node.role, node.leader_id, node.hard_state, node.end, node.membership
+
+
+def absurd_messages(term: int):
+    """One message of each kind that says ``term``, to a node that leads term 5 or follows its leader."""
+    bench = node_with(5, term=5)
+    yield vote(term, end=(5, 9))
+    yield vote(term, end=(5, 9), pre=True)
+    yield vote(term, end=(5, 9), transfer=True)
+    yield answer(vote(6, of=N0, to=N1), VoteResult.REJECT_EXPIRED_VOTE_TERM, term=term)
+    yield beat(term)
+    yield beat_answer(bench, N1, 1, term=term)
+    yield push(PushType.APPEND, term, previous=(5, 0), entries=log_of(5, term)[1:])
+    yield push(PushType.INSTALL_SNAPSHOT, term, previous=(term, 50), commit=50)
+    yield pushed(bench, N1, PushType.APPEND, 0, term=term)
+    yield take_over(N1, term, 0)
+    yield LeadershipTransferResponse(
+        group="default", local_id=N1, remote_id=N0, term=Term(term), code=beat_answer(bench, N1, 1).code
+    )
+    yield MemberRequest(group="default", local_id=N1, remote_id=N0, term=Term(term), incarnation=0, nonce=1)
+
+
+@pytest.mark.parametrize("term", [5 + TERM_JUMP + 1, MAX_TERM, MAX_TERM + 1, WIRE_MAX])
+def test_a_message_whose_term_is_absurdly_far_ahead_changes_nothing_and_is_named(term):
+    for message in absurd_messages(term):
+        node = node_with(5, term=5)
+        follow(node, 5, leader=N2)
+        before = state(node)
+        ready = node.step(message, 0)
+        assert state(node) == before, message
+        assert ready.hard_state is None
+        assert not ready.messages
+        assert [fact.event for fact in ready.facts] == ["term_refused"], message
+        assert dict(ready.facts[0].about)["node"] == "n1"
+        assert node.refused_terms[N1].term == term
+
+
+def test_a_leader_and_a_candidate_keep_their_roles_whatever_term_they_are_told():
+    leader = node_with(5, term=5)
+    _, now_ms = lead(leader)
+    for message in absurd_messages(WIRE_MAX):
+        leader.step(message, now_ms)
+    assert (leader.role, leader.term) == (Role.LEADER, 6)
+    candidate = node_with(5, term=5)
+    _, requests, now_ms = asked(candidate)
+    refusal = answer(requests[0], VoteResult.REJECT_EXPIRED_VOTE_TERM, term=WIRE_MAX)
+    candidate.step(refusal, now_ms)
+    assert candidate.term == 5
+
+
+def test_a_node_that_was_away_for_years_follows_the_term_that_it_finds():
+    node = node_with(5, term=5)
+    follow(node, 5 + TERM_JUMP)
+    assert (node.role, node.term) == (Role.FOLLOWER, 5 + TERM_JUMP)
+
+
+def test_a_push_whose_entries_are_of_a_later_term_than_its_leader_is_not_taken():
+    node = node_with(5, term=5)
+    follow(node, 5)
+    ready = node.step(push(PushType.APPEND, 5, previous=(5, 0), entries=log_of(5, WIRE_MAX)[1:]), 0)
+    assert not ready.append
+    assert node.end.position == Position(Term(5), node.end_index)
+
+
+def test_a_state_whose_log_begins_in_a_later_term_than_ones_own_is_not_taken_over():
+    node = node_with(5, term=5)
+    follow(node, 5)
+    ready = node.step(push(PushType.INSTALL_SNAPSHOT, 5, previous=(6, 50), commit=50), 0)
+    assert ready.install is None
+    assert node.install_mode(Position(Term(6), ready.install.first.index if ready.install else node.end_index)) is None
+
+
+@pytest.mark.parametrize("term", [MAX_TERM, WIRE_MAX])
+def test_a_node_whose_term_is_spent_asks_for_no_votes_and_says_so(term):
+    """A later term would have no room on the wire, so no election can be held: only `dledger reset-term` helps."""
+    node = node_with(5, term=term)
+    facts, requests = [], []
+    for _ in range(50):
+        ready = node.tick(node.deadline_ms())
+        facts += [fact.event for fact in ready.facts]
+        requests += sent(ready, VoteRequest)
+    assert requests == []
+    assert facts.count("term_spent") == 1
+    assert node.term == term
+    assert node.term_is_spent
+
+
+def test_a_leader_of_the_last_term_leads_on_but_nobody_is_made_to_take_over():
+    node = node_with(5, term=MAX_TERM - 1)
+    lead(node)
+    assert node.term == MAX_TERM
+    follower = node_with(5, term=MAX_TERM)
+    follow(follower, MAX_TERM)
+    ready = follower.step(take_over(N1, MAX_TERM, 0), 0)
+    assert not sent(ready, VoteRequest)
+    assert follower.role is Role.FOLLOWER
+
+
+def test_what_is_refused_is_told_once_in_a_while_and_counted_always():
+    node = node_with(5, term=5)
+    told = sum(len(node.step(beat(WIRE_MAX), now_ms).facts) for now_ms in range(0, 25_000, 10))
+    assert told == 3
+    assert node.refused_terms[N1].messages == 2500
