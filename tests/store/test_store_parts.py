@@ -322,3 +322,42 @@ def test_memory_disk_refuses_room_it_has_not_got():
     with pytest.raises(OSError, match="space") as caught:
         disk.open(Path("/disk/file"), create=True).fallocate(11)
     assert caught.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["cut", "written again"])
+def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(kit, disk, monkeypatch, again):
+    """What a reader is about to read goes with its file, or is another entry's by then."""
+    store = kit.open(disk)
+    entries = kit.fill(store, [300] * 8)
+    pread, cut = SegmentFiles.pread, []
+
+    def slow_pread(files, offset, size):
+        if offset == entries[7].pos and not cut:
+            cut.append(files)
+            store.truncate(Index(1))
+            if again:
+                kit.fill(store, [100] * 20, term=2)
+        return pread(files, offset, size)
+
+    monkeypatch.setattr(SegmentFiles, "pread", slow_pread)
+    found = store.index_at(entries[7].pos)
+    expected = {entry.pos: entry.index for entry in kit.all(store)}
+    assert cut
+    assert found == expected.get(entries[7].pos)
+
+
+def test_a_look_for_an_entrys_place_beside_retention_finds_no_damage(kit, disk, monkeypatch):
+    store = kit.open(disk, retention_bytes=kit.segment)
+    entries = kit.fill(store, [300] * 12)
+    pread, gone = SegmentFiles.pread, []
+
+    def slow_pread(files, offset, size):
+        if offset == entries[0].pos and not gone:
+            gone.append(files)
+            store.note_commit(Index(11))
+            assert store.retain(Index(11), 0) > 0
+        return pread(files, offset, size)
+
+    monkeypatch.setattr(SegmentFiles, "pread", slow_pread)
+    assert store.index_at(entries[0].pos) is None
+    assert gone

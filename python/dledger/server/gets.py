@@ -3,6 +3,9 @@
 A question is linearizable unless it says ``stale``: this node first proves that it leads, then waits until everything
 that was committed by then is applied and, where queues or index are asked, dispatched. What they say is believed only
 as far as the log agrees: a message is read from its entry, whose header and checksums are verified.
+
+Committed means applied here. The core knows of a commit sooner, while the files may still have, at the same place, what
+another leader's entry replaces: they are cut when a sync that is under way is done.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from dledger.server.driver import Driver
 from dledger.server.offsets import LinearizableReads
 from dledger.server.reput import ReputMessageService
 from dledger.store.api import LogStore
-from dledger.types import Buffer, Index, NodeId
+from dledger.types import NO_INDEX, Buffer, Index, NodeId
 
 MAX_MESSAGES: Final = 4096
 MAX_BYTES: Final = 16 << 20
@@ -48,8 +51,9 @@ ANSWERS: Final[dict[type[Any], type[Any]]] = {
 }
 
 
-class NotWritten(Exception):
-    """What is asked for is committed, because the others have it, and this node's own disk does not have it yet."""
+class Behind(Exception):
+    """What is asked for is committed, because the others have it, but this node has not applied it, or its own disk or
+    queues do not have it yet."""
 
 
 @dataclass(slots=True)
@@ -59,8 +63,12 @@ class Asked:
     connection: Connection
     request_id: int
     request: Any
-    find: Callable[[Any], Answer]
+    find: Callable[[Asked], Answer]
     """Blocks."""
+    applied: Index = NO_INDEX
+    """What was applied when this was decided; of then is `next_offset` too."""
+    next_offset: int = 0
+    """Of the queue that is asked for: what its next message gets."""
 
     def fail(self, code: Code, text: str, leader: str = "") -> None:
         answer = ANSWERS[type(self.request)](code=code, message=text, leader_id=NodeId(leader))
@@ -86,6 +94,9 @@ class Gets:
         self._linearizable = linearizable
         self._reput = reput
         self._on_damage = on_damage
+        is_ahead = catalog.applied_index > driver.raft.committed_index
+        self._needs = catalog.applied_index if is_ahead else NO_INDEX
+        """The catalog is that of another node, and of entries up to this one that are still on their way here."""
 
     def view(self, connection: Connection, request_id: int, request: ViewMessageRequest, payload: memoryview) -> None:
         """The message at a physical offset."""
@@ -102,7 +113,11 @@ class Gets:
     # --- when it may be shown -----------------------------------------------------------------------------------
 
     def _ask(self, asked: Asked) -> None:
-        if asked.request.stale:
+        raft = self._driver.raft
+        if self._needs > min(raft.committed_index, raft.durable_index):
+            asked.fail(Code.BEHIND, f"this node's log is on its way to entry {self._needs}; ask again")
+        elif asked.request.stale:
+            self._note(asked)
             self._start(asked)
         else:
             self._linearizable.add(lambda code: self._proved(asked, code))
@@ -115,7 +130,15 @@ class Gets:
         elif isinstance(asked.request, ViewMessageRequest):
             self._start(asked)
         else:
-            self._reput.after(self._catalog.applied_index, lambda code: self._dispatched(asked, code))
+            self._note(asked)
+            self._reput.after(asked.applied, lambda code: self._dispatched(asked, code))
+
+    def _note(self, asked: Asked) -> None:
+        """The state to answer from: when a thread looks, there may be more in the catalog than in its files."""
+        request, catalog = asked.request, self._catalog
+        asked.applied = catalog.applied_index
+        if isinstance(request, GetMessageRequest):
+            asked.next_offset = catalog.queues.next.get((request.topic, request.queue_id), 0)
 
     def _dispatched(self, asked: Asked, code: Code) -> None:
         if code is Code.SUCCESS:
@@ -126,9 +149,9 @@ class Gets:
     def _start(self, asked: Asked) -> None:
         request = asked.request
         if isinstance(request, ViewMessageRequest) and request.physical_offset >= self._store.begin.end_pos:
-            finding = self._driver.on_reader(asked.find, request)
+            finding = self._driver.on_reader(asked.find, asked)
         else:
-            finding = self._reput.run(asked.find, request)
+            finding = self._reput.run(asked.find, asked)
         finding.add_done_callback(lambda done: self._found(asked, done))
 
     def _found(self, asked: Asked, done: asyncio.Future[Answer]) -> None:
@@ -143,46 +166,56 @@ class Gets:
             asked.fail(Code.CORRUPT_ENTRY, str(error))
         elif isinstance(error, FormatError):
             asked.fail(Code.CORRUPT_ENTRY, str(error))
-        elif isinstance(error, NotWritten):
-            asked.fail(Code.BEHIND, "this node's disk is behind what is committed; ask again")
+        elif isinstance(error, Behind):
+            asked.fail(Code.BEHIND, "this node is behind what is committed; ask again")
         else:
             self._driver.fail(error)
 
     # --- on a thread --------------------------------------------------------------------------------------------
 
-    def _view(self, request: ViewMessageRequest) -> Answer:
-        body = self._message_at(request.physical_offset)
+    def _view(self, asked: Asked) -> Answer:
+        physical_offset = asked.request.physical_offset
+        body = self._message_at(physical_offset)
         if body is None:
-            text = f"no committed message that is kept begins at physical offset {request.physical_offset}"
+            text = f"no committed message that is kept begins at physical offset {physical_offset}"
             return ViewMessageResponse(code=Code.OFFSET_OUT_OF_RANGE, message=text), []
         return ViewMessageResponse(code=Code.SUCCESS), [body]
 
-    def _message_at(self, physical_offset: int) -> Buffer | None:
-        """What is committed there now, which is all that queues and index can have; None where retention took it.
+    def _message_at(self, physical_offset: int, *, is_known: bool = False) -> Buffer | None:
+        """What is committed there; None where nothing is, or retention took it.
+
+        Args:
+            is_known: queues or index say that a committed message begins there.
 
         Raises:
-            NotWritten: it may be there soon, so nobody may go on behind it.
+            Behind: it may be there soon, so nobody may go on behind it.
             FormatError: it is a damaged one of the old commit log.
         """
         old = self._reput.files.old
         if old is not None and physical_offset < old.divided_offset:
             return old.message(physical_offset)
-        pos = physical_offset - HEADER_SIZE
-        if self._store.end.end_pos <= pos < self._driver.raft.end.end_pos:
-            raise NotWritten
-        index = self._store.index_at(pos)
-        if index is None or index > self._driver.raft.committed_index:
+        store, pos = self._store, physical_offset - HEADER_SIZE
+        applied = self._catalog.applied_index  # before the store is asked: it cuts nothing up to there any more
+        index = store.index_at(pos)
+        if index is None or index > applied:
+            end_pos = self._driver.raft.end.end_pos  # -1 while it is being cut
+            is_on_its_way = store.end.end_pos <= pos and not 0 <= end_pos <= pos
+            if is_on_its_way or (is_known and pos >= store.begin.end_pos):
+                raise Behind
             return None
         try:
-            (entry,) = self._store.read(index, HEADER_SIZE, Index(index + 1))
+            (entry,) = store.read(index, HEADER_SIZE, Index(index + 1))
         except OffsetOutOfRange:  # retention has just taken it
             return None
         return entry.body if read_stored(entry.body, physical_offset) is not None else None
 
-    def _get(self, request: GetMessageRequest) -> Answer:
-        queue = self._reput.files.queues.get(request.topic, request.queue_id)
+    def _get(self, asked: Asked) -> Answer:
+        request: GetMessageRequest = asked.request
+        files = self._reput.files
+        queue = files.queues.get(request.topic, request.queue_id)
+        lags = files.is_behind or files.next_index <= asked.applied
         if queue is None or queue.is_empty:
-            return self._get_nothing(request)
+            return self._get_nothing(request, asked.next_offset, lags=lags)
         begin, end, at = queue.min_offset, queue.max_offset, request.queue_offset
         bodies: list[Buffer] = []
         if at < begin:
@@ -190,6 +223,8 @@ class Gets:
         elif at == end:
             status = GetMessageStatus.OFFSET_OVERFLOW_ONE
         elif at > end:
+            if lags and at <= asked.next_offset:
+                raise Behind
             status, at = GetMessageStatus.OFFSET_OVERFLOW_BADLY, end
         else:
             status, at, bodies = self._get_some(queue, request)
@@ -198,9 +233,16 @@ class Gets:
         )
         return answer, bodies
 
-    def _get_nothing(self, request: GetMessageRequest) -> Answer:
-        """This node has no message of the queue; there were some if it has a next offset."""
-        end, at = self._catalog.queues.next.get((request.topic, request.queue_id), 0), request.queue_offset
+    def _get_nothing(self, request: GetMessageRequest, end: int, *, lags: bool) -> Answer:
+        """This node has no message of the queue, whose next one gets offset ``end``: there were some if that is not 0,
+        and they are gone if the files do not lag.
+
+        Raises:
+            Behind: they may still come.
+        """
+        at = request.queue_offset
+        if end and lags:
+            raise Behind
         if not end:
             status, at = GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0
         elif at < end:
@@ -224,7 +266,12 @@ class Gets:
             if not unit.is_filler:
                 if bodies and size + unit.size > min(request.max_bytes, MAX_BYTES):
                     break
-                body = self._message_at(unit.physical_offset)
+                try:
+                    body = self._message_at(unit.physical_offset, is_known=True)
+                except Behind:
+                    if bodies:
+                        break
+                    raise
                 if body is not None:
                     bodies.append(body)
                     size += len(body)
@@ -235,13 +282,14 @@ class Gets:
             at += 1
         return (GetMessageStatus.FOUND if bodies else status), at, bodies
 
-    def _query(self, request: QueryMessageRequest) -> Answer:
+    def _query(self, asked: Asked) -> Answer:
         """The index has hashes only, so each message that it names is looked at."""
+        request: QueryMessageRequest = asked.request
         bodies: list[Buffer] = []
         size, most = 0, min(max(request.max_messages, 1), MAX_MESSAGES)
         begin, end = request.begin_ms, request.end_ms
         for place in self._reput.files.index.lookup(request.topic, request.key, begin, end):
-            body = self._message_at(place)
+            body = self._message_at(place, is_known=True)
             if body is None:
                 continue
             message = decode_message(body)

@@ -100,22 +100,30 @@ class Reader:
 
     def index_at(self, pos: int) -> Index | None:
         """See `LogStore.index_at`. The header there says which entry it is; where it is damaged, the index knows."""
-        view = self._view()
-        if not view.begin_pos <= pos < view.end.end_pos:
-            return None
+        while True:
+            view = self._view()
+            if not view.begin_pos <= pos < view.end.end_pos:
+                return None
+            try:
+                return self._index_at(pos, view)
+            except (CorruptEntry, OSError) as error:
+                now = self._view()
+                if (now.cuts, now.begin_index) == (view.cuts, view.begin_index):
+                    if isinstance(error, CorruptEntry):
+                        raise
+                    text = f"log position {pos} cannot be read from {self._data.path(pos)}: {error}"
+                    raise CorruptEntry(text, view.begin_index) from error
+
+    def _index_at(self, pos: int, view: View) -> Index | None:
         low, high = view.begin_index, Index(view.end.position.index + 1)
-        try:
-            head = self._data.pread(pos, HEADER_SIZE)
-            claimed = HEADER.unpack(head)[2] if len(head) == HEADER_SIZE else -1
-            if low <= claimed < high and self.locate(Index(claimed), view).pos == pos:
-                return Index(claimed)
-            while low < high:
-                middle = Index((low + high) // 2)
-                low, high = (Index(middle + 1), high) if self.locate(middle, view).pos < pos else (low, middle)
-            return low if low <= view.end.position.index and self.locate(low, view).pos == pos else None
-        except OSError as error:
-            text = f"log position {pos} cannot be read from {self._data.path(pos)}: {error}"
-            raise CorruptEntry(text, low) from error
+        head = self._data.pread(pos, HEADER_SIZE)
+        claimed = HEADER.unpack(head)[2] if len(head) == HEADER_SIZE else -1
+        if low <= claimed < high and self.locate(Index(claimed), view).pos == pos:
+            return Index(claimed)
+        while low < high:
+            middle = Index((low + high) // 2)
+            low, high = (Index(middle + 1), high) if self.locate(middle, view).pos < pos else (low, middle)
+        return low if low <= view.end.position.index and self.locate(low, view).pos == pos else None
 
     def _bodies_of_run(self, run: Sequence[tuple[int, int, int]], size: int, bodies: list[Buffer]) -> None:
         first, pos, _ = run[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dledger.testing.mutants.broker_bugs import BROKER
 from dledger.testing.mutants.core_bugs import CORE
 from dledger.testing.mutants.edge_bugs import EDGES
 from dledger.testing.mutants.file_bugs import FILES
@@ -16,7 +17,7 @@ from dledger.testing.mutants.service_bugs import SERVICE
 from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
-    *RAFT, *CORE, *STORE, *FILES, *RACES, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD, *LIMITS,
+    *RAFT, *CORE, *STORE, *FILES, *RACES, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD, *LIMITS, *BROKER,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",
