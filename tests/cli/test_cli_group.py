@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from dledger import Client, EmbeddedGroup
 from dledger.batch.columns import Array, Atom, Columns, Field
+from dledger.cli.group import _print_status
 from dledger.cli.main import main
 
 pytestmark = pytest.mark.cluster
@@ -251,3 +252,10 @@ def test_verify_of_a_running_node_is_refused(group: EmbeddedGroup) -> None:
     result = run("verify", str(Path(group.path) / "n0"))
     assert result.exit_code == 2
     assert result.stderr.startswith("dledger: ")
+
+
+def test_status_names_a_node_whose_clock_is_off(capsys: pytest.CaptureFixture[str]) -> None:
+    right = {"role": "LEADER", "clock": {"off": ""}}
+    wrong = {"role": "FOLLOWER", "clock": {"off": "600 s ahead of the leader's"}}
+    _print_status({"n0": right, "n1": wrong}, {}, as_json=False)
+    assert capsys.readouterr().out.splitlines()[-1] == "n1: its wall clock is 600 s ahead of the leader's"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dledger.embedded.groupfile import GroupFile, User
-from dledger.embedded.home import Home, PidFile
+from dledger.embedded.home import FAILED_FILE, FAILED_S, Home, PidFile
 from dledger.embedded.process import Host, ProcessId
 from dledger.errors import ConfigError, PathError, Unavailable
 from dledger.types import NodeId
@@ -162,3 +163,15 @@ def test_place_is_the_directory_whatever_its_name(tmp_path: Path) -> None:
     first.rename(tmp_path / "second")
     assert Home(tmp_path / "second").place() == place
     assert Home(first).place() == ""
+
+
+@pytest.mark.parametrize(("age_s", "lately"), [(0, True), (FAILED_S + 5, False), (-FAILED_S - 5, False)])
+def test_a_failed_start_counts_for_a_while_and_not_for_as_long_as_a_clock_was_ahead(
+    tmp_path: Path, age_s: float, lately: bool
+) -> None:
+    home = Home(tmp_path)
+    home.node_directory(N0).mkdir(parents=True)
+    home.note_start(N0, failed=True)
+    when = time.time() - age_s
+    os.utime(home.node_directory(N0) / FAILED_FILE, (when, when))
+    assert home.failed_lately(N0) is lately

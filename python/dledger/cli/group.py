@@ -55,6 +55,9 @@ def _print_status(found: dict[str, dict[str, Any]], processes: dict[str, int | N
             cells[0] = str(state["error"])
         rows.append((node, *cells, str(processes.get(node) or "-")))
     print_table(("node", *(column.removesuffix("_index").removesuffix("_level") for column in columns), "pid"), rows)
+    for node, state in sorted(found.items()):
+        if off := state.get("clock", {}).get("off"):
+            click.echo(f"{node}: its wall clock is {off}")
 
 
 def _pid(node: str, processes: dict[str, int | None]) -> dict[str, int | None]:

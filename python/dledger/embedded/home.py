@@ -246,9 +246,10 @@ class Home:
                 mark.unlink(missing_ok=True)
 
     def failed_lately(self, node_id: NodeId) -> bool:
-        """Whether the node could not start within the last `FAILED_S`."""
+        """Whether the node could not start within the last `FAILED_S`; a mark of a wrong clock says nothing."""
         try:
-            return time.time() - (self.node_directory(node_id) / FAILED_FILE).stat().st_mtime < FAILED_S
+            marked = (self.node_directory(node_id) / FAILED_FILE).stat().st_mtime
+            return abs(time.time() - marked) < FAILED_S
         except OSError:
             return False
 

@@ -14,10 +14,11 @@ from dledger.config import GroupConfig
 from dledger.errors import ProtocolError
 from dledger.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
 from dledger.messages.codes import Code
-from dledger.messages.command import Admit, Command
+from dledger.messages.command import Admit, Command, Expire, InitProducer, OpenStage
 from dledger.messages.entry import Entry
 from dledger.net import Connection
 from dledger.raft.ready import Finished
+from dledger.server.clocks import Clocks
 from dledger.server.driver import Driver
 from dledger.types import NO_TERM, Buffer, Index, NodeId, Role, Term
 from dledger.wire import encode_command
@@ -71,9 +72,14 @@ class Waiter:
     """Counted in ``held_bytes``."""
 
 
-def stamp_time(command: Command, time_ms: int) -> Command:
-    """The leader's wall clock goes into every command that has a place for it, so that all nodes apply the same."""
+TIMED: Final = (OpenStage, InitProducer, Expire)
+"""Commands that begin or end a time-out."""
+
+
+def stamp_time(command: Command, clocks: Clocks) -> Command:
+    """The leader's clocks go into every command that has a place for it, so that all nodes apply the same."""
     if hasattr(command, "time_ms"):
+        time_ms = clocks.now_ms() if isinstance(command, TIMED) else clocks.label_ms()
         stamped: Command = replace(command, time_ms=time_ms)  # type: ignore[arg-type]
         return stamped
     return command
@@ -89,9 +95,11 @@ class Writes:
         self.held_bytes = 0
         """Bytes of requests that are not answered yet."""
         self._driver = driver
-        self._environment = driver.environment
         self._now_ms = driver.environment.now_ms
         self._catalog = catalog
+        self.clocks = Clocks(
+            driver.environment, catalog, lambda: driver.raft.role is Role.LEADER, self._nothing_timed_waits
+        )
         self._max_body_bytes = group.max_body_bytes
         self._pending_bytes = group.pending_bytes
         self._on_relief = on_relief
@@ -110,6 +118,13 @@ class Writes:
     @property
     def waiting(self) -> int:
         return len(self._waiting) + len(self._gathered)
+
+    def _nothing_timed_waits(self) -> bool:
+        """Whether this node leads, with all that earlier leaders committed, and has no command under way that begins a
+        time-out."""
+        waiting = (*self._waiting.values(), *self._gathered)
+        is_leader = self._driver.raft.role is Role.LEADER
+        return is_leader and self.caught_up and not any(isinstance(waiter.command, TIMED) for waiter in waiting)
 
     # --- requests -----------------------------------------------------------------------------------------------
 
@@ -132,7 +147,7 @@ class Writes:
 
     def execute(self, connection: Connection | None, request_id: int, request: ExecuteRequest) -> None:
         """Stamp one command and put it into this pass's proposal."""
-        command = stamp_time(request.command, self._environment.wall_ms())
+        command = stamp_time(request.command, self.clocks)
         waiter = Waiter(connection, request_id, None, 0, self._now_ms() + request.timeout_ms, command=command)
         if connection is not None and isinstance(command, Admit):
             self._answer(waiter, Code.MALFORMED, "a member is admitted with AdmitRequest, which the leader checks")

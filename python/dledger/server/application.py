@@ -61,8 +61,9 @@ class Application:
     def fail_all(self, code: Code) -> None:
         """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
 
-    async def retain_old(self) -> bool:
-        """Let go of what is expired in front of the log. Whether something is left there: then the log stays whole."""
+    async def retain_old(self, now_ms: int) -> bool:
+        """Let go of what is expired in front of the log at ``now_ms`` since 1970. Whether something is left there: then
+        the log stays whole."""
         return False
 
     async def stop(self, *, clean: bool) -> None:

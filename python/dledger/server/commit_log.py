@@ -60,7 +60,6 @@ class DLedgerCommitLog(Application):
         """``addresses``: the ``host:port`` under which each node is known."""
         self._catalog = catalog
         self._settings = StoreSettings.of(group, node)
-        self._wall_ms = driver.environment.wall_ms
         self.puts = Puts(group, driver, catalog, writes, lambda: store_host(addresses()[node.node_id]))
         self.reput = ReputMessageService(node, driver, store, on_damage)
         self.gets = Gets(driver, catalog, store, linearizable, self.reput, on_damage)
@@ -96,8 +95,8 @@ class DLedgerCommitLog(Application):
     def fail_all(self, code: Code) -> None:
         self.puts.fail_all(code)
 
-    async def retain_old(self) -> bool:
-        return await self.reput.retain_old(self._settings, self._wall_ms())
+    async def retain_old(self, now_ms: int) -> bool:
+        return await self.reput.retain_old(self._settings, now_ms)
 
     async def stop(self, *, clean: bool) -> None:
         await self.reput.stop(clean=clean)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from dledger.catalog.catalog import Catalog
 from dledger.config import NodeConfig
@@ -31,7 +31,10 @@ RETAIN_MS: Final = 2_000
 FULL_RETRY_MS: Final = 1_000
 """After a checkpoint for which there was no room."""
 EXPIRE_MS: Final = 10_000
-"""Time that an Expire command has to be committed before another one is proposed."""
+"""Time that an Expire command has to be committed before another one is proposed for the same time-out."""
+FIRST_COMPARE_MS: Final = 5_000
+COMPARE_MS: Final = 60_000
+"""How often a follower compares its wall clock with the leader's."""
 
 
 class House:
@@ -50,11 +53,11 @@ class House:
         checkpoints: Checkpoints,
         wanted: Callable[[], Index | None],
         on_idle: Callable[[], None],
-        retain_old: Callable[[], Awaitable[bool]],
+        retain_old: Callable[[int], Awaitable[bool]],
     ) -> None:
         """``wanted``: the first entry that a member needs which is being given this node's state. ``on_idle`` is called
-        when nobody has used the node for ``idle_timeout_ms``. ``retain_old`` lets go of what is expired in front of the
-        log, and says whether something is left there."""
+        when nobody has used the node for ``idle_timeout_ms``. ``retain_old(now)`` lets go of what is expired in front
+        of the log, and says whether something is left there."""
         self._node = node
         self._driver = driver
         self._environment = driver.environment
@@ -62,6 +65,7 @@ class House:
         self._catalog = catalog
         self._applier = applier
         self._writes = writes
+        self.clocks = writes.clocks
         self._front = front
         self._peers = peers
         self._checkpoints = checkpoints
@@ -74,6 +78,8 @@ class House:
         self._level = DiskLevel.OK
         self._retain_ms = 0
         self._expire_ms = 0
+        self._expire_due = 0
+        self._compare_ms = self._environment.now_ms() + FIRST_COMPARE_MS
         self._trimmed = False
         self._checkpoint_pos = -1
         self._checkpoint_ms = 0
@@ -103,6 +109,7 @@ class House:
         self._timer = self._loop.call_later(TICK_S, self._tick)
         now = self._environment.now_ms()
         self._writes.sweep()
+        self._mind_clocks(now)
         self.check_disk()
         self._expire(now)
         self._trim_catalog()
@@ -110,11 +117,17 @@ class House:
             self.checkpoint()
         if now >= self._retain_ms and (self._node.retention_ms or self._node.retention_bytes):
             self._retain_ms = now + RETAIN_MS
-            task = self._loop.create_task(self._retain())
-            self._tasks[task] = None
-            task.add_done_callback(self._tasks.pop)
+            self._begin(self._retain())
         if self._is_idle(now):
             self._on_idle()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    def status(self) -> dict[str, Any]:
+        return {"disk_level": self._level.name, "retention": self.holds.status(), "clock": self.clocks.status()}
 
     # --- disk level ---------------------------------------------------------------------------------------------
 
@@ -134,20 +147,46 @@ class House:
         self._level = level
         self._driver.set_writable(level is not DiskLevel.FULL)
 
+    # --- clocks -------------------------------------------------------------------------------------------------
+
+    def _mind_clocks(self, now: int) -> None:
+        """Notice a jump of the wall clock, and one that is far off."""
+        self.clocks.now_ms()
+        if self._driver.raft.role is Role.LEADER:
+            self.clocks.leads()
+        elif now >= self._compare_ms:
+            self._compare_ms = now + COMPARE_MS
+            self._begin(self._compare())
+
+    async def _compare(self) -> None:
+        asked_ms = self._environment.now_ms()
+        wall = (await self._leaders_status()).get("clock", {}).get("wall_ms")
+        if isinstance(wall, int):
+            self.clocks.compare(wall, asked_ms)
+
+    async def _leaders_status(self) -> dict[str, Any]:
+        """Empty when it cannot be told."""
+        leader = self._driver.raft.leader_id
+        if leader is None or leader == self._node.node_id:
+            return {}
+        try:
+            return await self._peers.status_of(leader)
+        except (Unavailable, ConfigError, LookupError) as error:
+            logger.debug("%s does not tell its status: %s", leader, error)
+            return {}
+
     # --- expiry -------------------------------------------------------------------------------------------------
 
     def _expire(self, now: int) -> None:
-        """The leader's clock is what stages and sessions expire by, once it is in the log."""
-        if self._driver.raft.role is not Role.LEADER or now < self._expire_ms or not self._writes.caught_up:
+        """Catalog time is what stages and sessions expire by, once the leader has written it into the log."""
+        if self._driver.raft.role is not Role.LEADER or not self._writes.caught_up:
             return
         due = self._catalog.next_expiry_ms()
-        if due is not None and due <= self._environment.wall_ms():
-            self._expire_ms = now + EXPIRE_MS
-            self._writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=self._environment.wall_ms())))
-
-    def expired(self) -> None:
-        """An Expire was applied: the next one may follow."""
-        self._expire_ms = 0
+        if due is None or (due == self._expire_due and now < self._expire_ms):
+            return
+        if due <= self.clocks.now_ms():
+            self._expire_due, self._expire_ms = due, now + EXPIRE_MS
+            self._writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=0)))  # it is stamped there
 
     # --- retention ----------------------------------------------------------------------------------------------
 
@@ -167,7 +206,7 @@ class House:
     async def _retain(self) -> None:
         """Let expired files go. Only the leader knows what every member has, so only the leader decides; the others
         keep what it keeps. What is in front of the log goes first; each node has its own of that."""
-        if await self._retain_old():
+        if await self._retain_old(self.clocks.wall_ms()):
             return
         raft = self._driver.raft
         limit = min(
@@ -184,22 +223,16 @@ class House:
             held = self.holds.look()
         else:
             self.holds.rest()
-            if raft.leader_id is None:
-                return
-            try:
-                status = await self._peers.status_of(raft.leader_id)
-            except (Unavailable, ConfigError, LookupError) as error:
-                logger.debug("retention: %s", error)
-                return
-            begin = status.get("begin_index")
+            begin = (await self._leaders_status()).get("begin_index")
             limit = min(limit, begin - 1 if isinstance(begin, int) else -1)
         if limit >= self._store.begin_index and not self._driver.failed:
-            self._driver.flusher.run(lambda: self._delete(Index(limit), held))
+            now_ms = self.clocks.wall_ms()
+            self._driver.flusher.run(lambda: self._delete(Index(limit), now_ms, held))
 
-    def _delete(self, limit: Index, held: Held | None) -> None:
+    def _delete(self, limit: Index, now_ms: int, held: Held | None) -> None:
         """On the flusher's thread."""
         before = self._store.begin_index
-        begin = self._store.retain(limit, self._environment.wall_ms(), held=held)
+        begin = self._store.retain(limit, now_ms, held=held)
         self._loop.call_soon_threadsafe(self._deleted, before, begin, held)
 
     def _deleted(self, before: Index, begin: Index, held: Held | None) -> None:

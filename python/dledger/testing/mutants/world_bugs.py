@@ -35,4 +35,32 @@ WORLD: Final = (
         "an answer that left before the check is taken for lost data",
         "tests/raft/test_incarnations.py",
     ),
+    Mutant(
+        "stage-by-wall-clock", "D10 B3", "server.appends", "stamp_time",
+        "clocks.now_ms() if isinstance(command, TIMED) else clocks.label_ms()",
+        "clocks._environment.wall_ms()",
+        "a jump of the leader's wall clock makes time-outs as long as the jump",
+        "tests/testing/test_sim_clocks.py",
+    ),
+    Mutant(
+        "step-ends-stage", "D10 B3", "server.clocks", "Clocks._may_step_to",
+        "self._catalog.transactions.stages or ",
+        "",
+        "a wall clock that is ahead ends open stages at once",
+        "tests/testing/test_sim_clocks.py",
+    ),
+    Mutant(
+        "step-ends-session", "D10 B3", "server.clocks", "Clocks._may_step_to",
+        "wall if session_ends is None else min(wall, session_ends - SESSION_SPARE_MS)",
+        "wall",
+        "a wall clock that is ahead ends producers' sessions at once",
+        "tests/testing/test_sim_clocks.py",
+    ),
+    Mutant(
+        "retention-believes-jump", "D10 B34", "server.clocks", "SteadyWall.now_ms",
+        "now - self._since_ms >= DOUBT_MS",
+        "True",
+        "a jump of the wall clock expires all files at once",
+        "tests/testing/test_sim_clocks.py",
+    ),
 )  # fmt: skip

@@ -1,0 +1,192 @@
+"""Wall clocks that jump, of a whole group in virtual time: what ends by them, and what does not."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from dledger.client import AsyncClient
+from dledger.messages.command import OpenStage
+from dledger.server.appends import COMMAND_HEADER
+from dledger.server.clocks import DOUBT_MS, SESSION_SPARE_MS
+from dledger.server.node import NodeServer
+from dledger.testing.sim.cluster import Node
+from dledger.testing.sim.loop import SimLoop
+from dledger.testing.sim.scene import KIB, LIMITS, Scene
+from dledger.types import Role
+from dledger.wire import encode_command
+
+HOUR_MS = 3_600_000
+YEAR_MS = 365 * 24 * HOUR_MS
+SEGMENT = LIMITS["segment_bytes"]
+TIMEOUT_MS = 60_000
+SLACK_MS = 2_000
+"""An Expire command is written every now and then, and has to be committed."""
+
+
+def server_of(node: Node) -> NodeServer:
+    assert node.server is not None
+    return node.server
+
+
+def set_wall(node: Node, off_ms: int) -> None:
+    node.wall_offset_us = off_ms * 1000
+    assert node.loop is not None
+    node.loop.clock.wall_offset_us = node.wall_offset_us
+
+
+def abandon(scene: Scene, client: AsyncClient, loop: SimLoop, writer: str, timeout_ms: int = TIMEOUT_MS) -> int:
+    """A stage with a batch, of a writer that is never heard of again; its number."""
+
+    async def stage() -> None:
+        transaction = await client.transaction(writer, 0, timeout_ms=timeout_ms)
+        await transaction.append("t", b"staged")
+
+    before = set(stages(scene))
+    scene.run(loop, stage)
+    scene.until(lambda: set(stages(scene)) != before, 1000, "the stage")
+    (stage_id,) = set(stages(scene)) - before
+    return stage_id
+
+
+def stages(scene: Scene) -> dict[int, object]:
+    return dict(server_of(scene.leader()).catalog.transactions.stages)
+
+
+@pytest.mark.parametrize("off_ms", [YEAR_MS, -YEAR_MS])
+def test_d10_a_jump_of_the_leaders_wall_clock_makes_no_time_out_longer_or_shorter(off_ms: int) -> None:
+    with Scene() as scene:
+        leader = scene.leader()
+        client, loop = scene.client()
+        scene.run(loop, lambda: client.create_topic("t"))
+        before = abandon(scene, client, loop, "before")
+        set_wall(leader, off_ms)
+        during = abandon(scene, client, loop, "during")
+        set_wall(leader, 0)
+        after = abandon(scene, client, loop, "after")
+        scene.wait(TIMEOUT_MS - SLACK_MS)
+        assert set(stages(scene)) == {before, during, after}
+        scene.wait(2 * SLACK_MS)
+        assert not stages(scene)
+
+
+def test_a_leader_with_another_wall_clock_ends_the_stages_of_the_one_before_in_time() -> None:
+    with Scene() as scene:
+        old = scene.leader()
+        for number, node in enumerate(scene.group.nodes):
+            set_wall(node, number * YEAR_MS)
+        client, loop = scene.client()
+        scene.run(loop, lambda: client.create_topic("t"))
+        stage = abandon(scene, client, loop, "w")
+        other = next(node for node in scene.group.nodes if node is not old)
+        scene.run(loop, lambda: client.transfer(other.name))
+        scene.until(lambda: scene.leader() is other, 5000, "the other leader")
+        scene.wait(TIMEOUT_MS // 2)
+        assert set(stages(scene)) == {stage}
+        scene.until(lambda: not stages(scene), TIMEOUT_MS // 2 + SLACK_MS, "the end of the stage")
+
+
+def test_a_catalog_that_a_jump_has_carried_away_ends_stages_in_their_time() -> None:
+    """As a leader of an earlier release wrote it: the wall clock went into the log as it was."""
+    with Scene(1) as scene:
+        server = server_of(scene.leader())
+        client, loop = scene.client()
+        scene.run(loop, lambda: client.create_topic("t"))
+        ahead = wall(server) + YEAR_MS
+        command = OpenStage(writer_id="old", sequence=0, label="", timeout_ms=TIMEOUT_MS, time_ms=ahead)
+        server.driver.carry_out(server.driver.propose([COMMAND_HEADER + encode_command(command)]))
+        scene.until(lambda: server.catalog.clock_ms >= ahead, 1000, "the stamp")
+        abandon(scene, client, loop, "new")
+        assert len(stages(scene)) == 2
+        scene.wait(TIMEOUT_MS - SLACK_MS)
+        assert len(stages(scene)) == 2
+        scene.wait(2 * SLACK_MS)
+        assert not stages(scene)
+
+
+def wall(server: NodeServer) -> int:
+    return server.driver.environment.wall_ms()
+
+
+def test_time_that_a_group_slept_is_made_up_for_and_ends_no_stage_before_its_time() -> None:
+    """Its monotonic clocks do not count it."""
+    with Scene(1) as scene:
+        node = scene.leader()
+        client, loop = scene.client()
+        scene.run(loop, lambda: client.create_topic("t"))
+        abandon(scene, client, loop, "w")
+        scene.wait(1000)
+        node.kill(power=False)
+        node.wall_offset_us = 10 * HOUR_MS * 1000
+        again = server_of(scene.leader())
+        scene.wait(TIMEOUT_MS - 10_000)
+        assert len(stages(scene)) == 1
+        scene.until(lambda: not stages(scene), 10_000 + SLACK_MS, "the end of the stage")
+        abandon(scene, client, loop, "x")
+        assert abs(again.catalog.clock_ms - wall(again)) < SLACK_MS
+
+
+def test_a_producers_session_outlives_a_wall_clock_that_is_years_ahead() -> None:
+    with Scene(1, node={"scrub_bytes_per_s": 0}) as scene:
+        node = scene.leader()
+        server = server_of(node)
+        client, loop = scene.client()
+        scene.run(loop, lambda: client.create_topic("t"))
+        producers = server.catalog.producers
+        scene.run(loop, lambda: client.producer("t", name="p"))
+        ends = producers.next_expiry_ms
+        set_wall(node, YEAR_MS)
+        scene.wait(DOUBT_MS + SLACK_MS)
+        for writer in ("v", "w"):
+            abandon(scene, client, loop, writer, timeout_ms=1000)  # it stamps the time of the leader
+            scene.wait(SLACK_MS)
+            assert server.catalog.clock_ms <= ends - SESSION_SPARE_MS + HOUR_MS
+        assert "p" in producers.by_name
+
+
+def test_a_jump_of_the_wall_clock_deletes_nothing_within_an_hour() -> None:
+    settings = {"retention_ms": 24 * HOUR_MS, "checkpoint_bytes": 4 * KIB, "scrub_bytes_per_s": 0}
+    with Scene(1, node=settings) as scene:
+        node = scene.leader()
+        server = server_of(node)
+        client, loop = scene.client()
+
+        async def write() -> None:
+            await client.create_topic("t")
+            for _ in range(24):
+                await client.append("t", bytes(12 * KIB))
+
+        scene.run(loop, write)
+        set_wall(node, YEAR_MS)
+        scene.wait(DOUBT_MS - SLACK_MS)
+        assert server.store.begin_index == 0
+        set_wall(node, 0)
+        scene.wait(60_000)
+        set_wall(node, YEAR_MS)
+        scene.wait(DOUBT_MS - SLACK_MS)
+        assert server.store.begin_index == 0
+        scene.until(lambda: server.store.begin_index > 0, 10_000, "retention by a clock that stays as it is")
+
+
+def test_a_wall_clock_that_is_far_off_is_in_status_and_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dledger.server.clocks")
+    with Scene() as scene:
+        leader = scene.leader()
+        follower = next(node for node in scene.group.nodes if node is not leader)
+        client, loop = scene.client()
+        follower.kill(power=False)
+        follower.wall_offset_us = 600_000_000
+        scene.until(lambda: follower.server is not None and follower.server.raft.role is Role.FOLLOWER, 10_000)
+        scene.wait(10_000)
+        clocks = {str(name): state["clock"] for name, state in scene.run(loop, client.status).items()}
+        assert clocks[follower.name]["off"] == "600 s ahead of the leader's"
+        assert abs(clocks[follower.name]["ahead_of_leader_ms"] - 600_000) < 1000
+        assert all(not clock["off"] for name, clock in clocks.items() if name != follower.name)
+        assert "600 s ahead of the leader's" in caplog.text
+        set_wall(follower, 0)
+        scene.wait(70_000)
+        clock = scene.run(loop, client.status)[follower.name]["clock"]
+        assert (clock["off"], clock["jumps"]) == ("", 1)
+        assert "jumped by -600 s" in caplog.text
+        assert "right again" in caplog.text
