@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.errors import CorruptStore
+from dledger.errors import CorruptEntry, CorruptStore
 from dledger.messages.entry import LogEnd
 from dledger.store import file_store
 from dledger.store.keeper import Keeping
@@ -134,3 +134,43 @@ def test_an_empty_file_behind_a_missing_one_that_held_durable_entries_is_no_spar
     files.allocate(2 * kit.segment)
     with pytest.raises(CorruptStore, match=f"{file_name(1024)} is missing"):
         kit.open(disk)
+
+
+def three_files(kit, disk):
+    """An open store with three entries in each of its three files, of which retention may take the first one."""
+    store = kit.open(disk, Keeping.MANUAL, retention_bytes=2 * kit.segment)
+    return store, kit.fill(store, [252] * 9)
+
+
+def retain_at(disk, store, operation: str, part: str) -> None:
+    """Retention takes the first file while that operation is under way."""
+    disk.meanwhile.append((operation, part, on_another_thread(lambda: store.retain(Index(2), 0, 0))))
+
+
+def test_a_sound_entry_is_not_called_damaged_because_retention_takes_the_one_before_it(kit, disk):
+    """Its header is checked with the chain of the entry before, which lies in the file that goes."""
+    store, entries = three_files(kit, disk)
+    retain_at(disk, store, "pread", file_name(1024))
+    assert kit.bytes_of(store.read(Index(3), 300)) == kit.bytes_of(entries[3:4])
+    assert store.begin_index == 3
+
+
+def test_retention_beside_a_repair_makes_it_begin_anew_and_does_not_end_the_store(kit, disk):
+    store, entries = three_files(kit, disk)
+    disk.flip(kit.root / "data" / file_name(1024), 700)
+    retain_at(disk, store, "pread", "index/")
+    with pytest.raises(CorruptEntry, match="log changed during its repair"):
+        store.repair(*entries[3:6])
+    assert store.begin_index == 3
+    store.repair(*entries[3:6])
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries[3:])
+
+
+@pytest.mark.parametrize("place", ["index/", file_name(0)])
+def test_retention_beside_a_look_at_damage_calls_nothing_damaged_and_does_not_end_the_store(kit, disk, place: str):
+    store, _ = three_files(kit, disk)
+    disk.flip(kit.root / "data" / file_name(1024), 700)
+    retain_at(disk, store, "pread", place)
+    with pytest.raises(CorruptEntry, match="log changed"):
+        store.examine(Index(5), Index(5))
+    assert [(fault.first, fault.last) for fault in store.examine(Index(5), Index(5))] == [(5, 5)]

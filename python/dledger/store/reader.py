@@ -80,7 +80,7 @@ class Reader:
             try:
                 return self._read(view, begin, max_bytes, end)
             except (CorruptEntry, FileNotFoundError, struct.error) as error:
-                if self._unchanged(view, begin):
+                if self.unchanged(view):
                     raise _gone(error, begin) from error
 
     def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
@@ -305,9 +305,11 @@ class Reader:
                 view.end.position.index + 1,
             )
 
-    def _unchanged(self, view: View, begin: Index) -> bool:
+    def unchanged(self, view: View) -> bool:
+        """Whether nothing was taken away since the view was so: neither by a truncation nor, with the entry in front of
+        which a read begins, by retention."""
         now = self._view()
-        return now.cuts == view.cuts and now.begin_index <= begin
+        return (now.cuts, now.begin_index) == (view.cuts, view.begin_index)
 
 
 def _size_at(data: memoryview, at: int) -> int:

@@ -6,6 +6,7 @@ is ever written over bytes that somebody may still need (CTRL, FAST'18). Only th
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Final
@@ -166,18 +167,33 @@ def repair(
         CorruptEntry, DiskFull, OSError: as `check_run` and `FileCopy.begin`.
     """
     seen = view()
-    behind = check_run(data, reader, seen, run, last_stays)
-    for start, part, follows_at in by_file(run, data.file_size, behind):
-        copy = FileCopy(data, start, part, follows_at)
-        copy.begin(seen.end.end_pos)
-        with ExitStack() as held:
-            for lock in still:
-                held.enter_context(lock)
-            now = view()
-            if now.cuts != seen.cuts or now.begin_index > run[0].index:
-                copy.drop()
-                raise CorruptEntry(f"entry {run[0].index}: the log changed during its repair", run[0].index)
-            copy.finish(now.end.end_pos)
+    try:
+        behind = check_run(data, reader, seen, run, last_stays)
+        for start, part, follows_at in by_file(run, data.file_size, behind):
+            copy = FileCopy(data, start, part, follows_at)
+            copy.begin(seen.end.end_pos)
+            _put_in_place(copy, view, still, run[0].index, seen)
+    except (FileNotFoundError, struct.error) as error:  # what a cut or retention took, or half of it
+        if reader.unchanged(seen):
+            raise
+        raise _changed(run[0].index) from error
+
+
+def _put_in_place(
+    copy: FileCopy, view: Callable[[], View], still: Sequence[AbstractContextManager[object]], first: Index, seen: View
+) -> None:
+    with ExitStack() as held:
+        for lock in still:
+            held.enter_context(lock)
+        now = view()
+        if now.cuts != seen.cuts or now.begin_index > first:
+            copy.drop()
+            raise _changed(first)
+        copy.finish(now.end.end_pos)
+
+
+def _changed(first: Index) -> CorruptEntry:
+    return CorruptEntry(f"entry {first}: the log changed during its repair", first)
 
 
 def by_file(run: Sequence[Entry], file_size: int, behind: int) -> list[tuple[int, list[Entry], int]]:

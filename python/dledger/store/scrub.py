@@ -52,7 +52,29 @@ class Patient(SegmentFiles):
 def examine(
     data: SegmentFiles, reader: Reader, view: View, known: LogEnd, first: Index, last: Index
 ) -> tuple[Fault, ...]:
-    """The damage in and beside a run: walk from a sound entry in front of it to a sound one behind it."""
+    """The damage in and beside a run: walk from a sound entry in front of it to a sound one behind it.
+
+    Raises:
+        CorruptEntry: a truncation or retention took away some of what was looked at.
+    """
+    try:
+        faults = _examine(data, reader, view, known, first, last)
+    except FileNotFoundError as error:
+        if reader.unchanged(view):
+            raise
+        raise _changed(first) from error
+    if faults and not reader.unchanged(view):
+        raise _changed(first)
+    return faults
+
+
+def _changed(first: Index) -> CorruptEntry:
+    return CorruptEntry(f"entry {first}: the log changed while it was looked at", first)
+
+
+def _examine(
+    data: SegmentFiles, reader: Reader, view: View, known: LogEnd, first: Index, last: Index
+) -> tuple[Fault, ...]:
     begin = LogEnd(Position(NO_TERM, Index(view.begin_index - 1)), view.begin_pos, max(view.begin_chain, 0))
     start, seed = begin, None if view.begin_chain < 0 else view.begin_chain
     for back in (2, 16, 128, 1024):
