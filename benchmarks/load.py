@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from dledger.batch.records import encode_batch
 from dledger.messages.broker import PutMessageRequest, PutMessageResponse
-from dledger.messages.client import AppendRequest, AppendResponse, HelloRequest
+from dledger.messages.client import AppendRequest, AppendResponse
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloRequest
 from dledger.net.connection import Connection, Handlers, connect
 from dledger.net.loop import run
 from dledger.wire import Limits

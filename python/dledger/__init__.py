@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from dledger.release import RELEASE as __version__
+
 if TYPE_CHECKING:
     from dledger.client import Appended, AsyncClient, Client
     from dledger.embedded import EmbeddedGroup, EmbeddedNode, NodeInfo
@@ -29,13 +31,6 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version  # slow to load, and hardly ever asked for
-
-        try:
-            return version("dledger")
-        except PackageNotFoundError:  # a source tree on the path, not installed
-            return "0.0.0"
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
@@ -44,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, "__version__"})
+    return sorted({*globals(), *_HOMES})
 
 
 __all__ = [
@@ -57,4 +52,5 @@ __all__ = [
     "NodeId",
     "NodeInfo",
     "Role",
+    "__version__",
 ]

@@ -25,8 +25,6 @@ from dledger.messages.client import (
     FetchResponse,
     GroupRequest,
     GroupResponse,
-    HelloRequest,
-    HelloResponse,
     MetadataRequest,
     MetadataResponse,
     OffsetKind,
@@ -42,6 +40,7 @@ from dledger.messages.client import (
     TransferResponse,
 )
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.wire import FrameReader, Limits, decode, encode
 
 MAX_BODY = 1 << 20

@@ -27,7 +27,6 @@ from dledger.messages.client import (
     AppendRequest,
     ExecuteRequest,
     FetchRequest,
-    HelloRequest,
     MetadataRequest,
     OffsetsRequest,
     SplitRequest,
@@ -35,6 +34,7 @@ from dledger.messages.client import (
 )
 from dledger.messages.codes import Code
 from dledger.messages.command import DeleteTopic, InitProducer
+from dledger.messages.hello import HelloRequest
 
 
 @pytest.fixture

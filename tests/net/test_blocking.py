@@ -16,12 +16,13 @@ from dledger.messages.client import (
     FetchedBatch,
     FetchRequest,
     FetchResponse,
-    HelloResponse,
     StatusRequest,
     StatusResponse,
 )
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloResponse
 from dledger.net.blocking import BlockingConnection, Lost
+from dledger.net.handshake import Greeting, Introduction
 from dledger.wire import FrameReader, Limits, decode, encode
 
 HELLO = HelloResponse(code=Code.SUCCESS, group="g")
@@ -73,12 +74,12 @@ def test_answer_with_a_large_payload_comes_whole(serve: Callable[[Script], str])
         code=Code.SUCCESS, batches=(FetchedBatch(base_offset=0, count=1, size=len(body), crc=0),)
     )
     connection = BlockingConnection(
-        serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))), "", Limits(), 10
+        serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))), Greeting(Introduction()), Limits(), 10
     )
     found, payload = connection.ask(FetchRequest(topic_id=1, partition=0, start_offset=0), (), soon())
     assert found == fetched
     assert payload == body
-    assert connection.group == "g"
+    assert connection.welcome.group == "g"
     connection.close()
 
 
@@ -93,7 +94,7 @@ def test_request_with_many_large_pieces_leaves_whole(serve: Callable[[Script], s
                 got.append(bytes(frame.payload))
                 sock.sendall(b"".join(encode(AppendResponse(code=Code.SUCCESS), frame.request_id)))
 
-    connection = BlockingConnection(serve(script), "", Limits(), 10)
+    connection = BlockingConnection(serve(script), Greeting(Introduction()), Limits(), 10)
     pieces = [bytes([n]) * 40_000 for n in range(200)]
     connection.ask(AppendRequest(), pieces, soon())
     assert got == [b"".join(pieces)]
@@ -108,7 +109,7 @@ def test_answers_in_one_piece_come_one_by_one(serve: Callable[[Script], str]) ->
         sock.sendall(b"".join(both))
         sock.recv(65536)
 
-    connection = BlockingConnection(serve(script), "", Limits(), 10)
+    connection = BlockingConnection(serve(script), Greeting(Introduction()), Limits(), 10)
     assert [connection.send(StatusRequest()) for _ in range(2)] == [2, 3]
     assert [connection.receive(soon())[1].status["n"] for _ in range(2)] == [2, 3]
     connection.close()
@@ -121,7 +122,7 @@ def test_silence_and_a_closed_connection_are_lost_after_sending(serve: Callable[
         answer(sock, (HELLO, []))
         done.wait(10)
 
-    connection = BlockingConnection(serve(script), "", Limits(), 10)
+    connection = BlockingConnection(serve(script), Greeting(Introduction()), Limits(), 10)
     assert connection.usable
     with pytest.raises(Lost, match="in time") as caught:
         connection.ask(StatusRequest(), (), time.monotonic() + 0.01)
@@ -140,7 +141,7 @@ def test_answer_to_another_question_is_never_taken(serve: Callable[[Script], str
         sock.recv(65536)
         sock.sendall(b"".join(encode(StatusResponse(code=Code.SUCCESS), 77)))
 
-    connection = BlockingConnection(serve(script), "", Limits(), 10)
+    connection = BlockingConnection(serve(script), Greeting(Introduction()), Limits(), 10)
     with pytest.raises(Lost, match="answer 77") as caught:
         connection.ask(StatusRequest(), (), soon())
     assert caught.value.sent
@@ -150,9 +151,9 @@ def test_answer_to_another_question_is_never_taken(serve: Callable[[Script], str
 def test_garbage_and_nobody_are_unavailable_and_another_group_is_said(serve: Callable[[Script], str]) -> None:
     garbage = serve(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(Unavailable, match="starts with"):
-        BlockingConnection(garbage, "", Limits(), 10)
+        BlockingConnection(garbage, Greeting(Introduction()), Limits(), 10)
     refusal = HelloResponse(code=Code.UNKNOWN_GROUP, message="group is 'other'")
     with pytest.raises(WrongGroup, match="other"):
-        BlockingConnection(serve(lambda sock: answer(sock, (refusal, []))), "g", Limits(), 10)
+        BlockingConnection(serve(lambda sock: answer(sock, (refusal, []))), Greeting(Introduction()), Limits(), 10)
     with pytest.raises(Unavailable, match="127"):
-        BlockingConnection("127.0.0.1:1", "", Limits(), 10)
+        BlockingConnection("127.0.0.1:1", Greeting(Introduction()), Limits(), 10)

@@ -11,15 +11,9 @@ from typing import Any
 import pytest
 
 from dledger.errors import ConfigError, PortInUse, ProtocolError, Unavailable
-from dledger.messages.client import (
-    AppendRequest,
-    AppendResponse,
-    HelloRequest,
-    HelloResponse,
-    StatusRequest,
-    StatusResponse,
-)
+from dledger.messages.client import AppendRequest, AppendResponse, StatusRequest, StatusResponse
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.net import Connection, Handlers, Limits, Listener, Patience, connect, listen, run
 from dledger.net.connection import JOIN_BYTES, OnConnection, joined
 from dledger.net.loop import loop_factory

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from dledger.messages.client import HelloRequest, HelloResponse
 from dledger.messages.codes import Code
 from dledger.messages.entry import LogEnd, stamp
+from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.messages.peer import HeartBeatRequest, PushEntryRequest, PushType
 from dledger.net import Connection, Limits, Listener, PeerLink, listen, run
+from dledger.net.handshake import Greeting, Introduction
 from dledger.types import NodeId, Term
 
 N0, N1 = NodeId("n0"), NodeId("n1")
+
+
+def greet() -> Greeting:
+    return Greeting(Introduction(group="g", node_id="n1"))
 
 
 def beat(number: int) -> HeartBeatRequest:
@@ -33,8 +38,9 @@ async def turn() -> None:
 class Peer:
     """The node at the other end."""
 
-    def __init__(self, code: Code = Code.SUCCESS) -> None:
+    def __init__(self, code: Code = Code.SUCCESS, silent: bool = False) -> None:
         self.code = code
+        self.silent = silent
         self.rounds: list[int] = []
         self.bodies: list[bytes] = []
         self.hellos: list[HelloRequest] = []
@@ -49,7 +55,8 @@ class Peer:
     def on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
         if isinstance(message, HelloRequest):
             self.hellos.append(message)
-            connection.send(HelloResponse(code=self.code, message="not of our group"), request_id)
+            if not self.silent:
+                connection.send(HelloResponse(code=self.code, message="not of our group", node_id=N0), request_id)
         elif isinstance(message, PushEntryRequest):
             self.bodies += [bytes(entry.body) for entry in message.entries]
         else:
@@ -70,13 +77,13 @@ def test_link_sends_in_order_after_hello_also_what_was_sent_before_it_was_open()
     async def main() -> None:
         peer = Peer()
         address = await peer.open()
-        link = PeerLink(lambda: address, HelloRequest(group="g", node_id="n1"))
+        link = PeerLink(lambda: address, greet)
         link.start()
         for number in range(100):
             link.send(beat(number))
         await peer.until(lambda: len(peer.rounds) == 100)
         assert peer.rounds == list(range(100))
-        assert peer.hellos == [HelloRequest(group="g", node_id="n1")]
+        assert [(hello.group, hello.node_id) for hello in peer.hellos] == [("g", "n1")]
         assert link.connected
         await link.close()
         assert peer.listener is not None
@@ -85,11 +92,69 @@ def test_link_sends_in_order_after_hello_also_what_was_sent_before_it_was_open()
     run(main())
 
 
+def test_link_says_nothing_but_hello_until_it_is_answered() -> None:
+    async def main() -> None:
+        peer = Peer(silent=True)
+        address = await peer.open()
+        changes: list[bool] = []
+        link = PeerLink(lambda: address, greet, on_change=changes.append)
+        link.start()
+        link.send(beat(1))
+        await peer.until(lambda: bool(peer.hellos))
+        assert not link.connected
+        assert not changes
+        assert not peer.rounds
+        peer.connections[0].send(HelloResponse(code=Code.SUCCESS), 1)
+        await peer.until(lambda: peer.rounds == [1])
+        assert changes == [True]
+        await link.close()
+        assert peer.listener is not None
+        await peer.listener.close()
+
+    run(main())
+
+
+def test_link_leaves_a_peer_that_does_not_answer_its_hello(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dledger.net.peer.CONNECT_S", 0.05)
+
+    async def main() -> None:
+        peer = Peer(silent=True)
+        address = await peer.open()
+        link = PeerLink(lambda: address, greet)
+        link.start()
+        link.send(beat(1))
+        await peer.until(lambda: len(peer.hellos) == 2)
+        assert link.dropped == 1
+        await link.close()
+        assert peer.listener is not None
+        await peer.listener.close()
+
+    run(main())
+
+
+def test_link_takes_no_other_node_for_its_peer(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        peer = Peer()
+        address = await peer.open()
+        link = PeerLink(lambda: address, lambda: Greeting(Introduction(group="g", node_id="n1"), peer="n2"))
+        link.start()
+        link.send(beat(1))
+        await peer.until(lambda: len(peer.hellos) == 2)
+        assert not peer.rounds
+        await link.close()
+        assert peer.listener is not None
+        await peer.listener.close()
+
+    with caplog.at_level(logging.WARNING, "dledger.net"):
+        run(main())
+    assert "n0 answers where n2 should" in caplog.text
+
+
 def test_link_carries_entries_byte_for_byte() -> None:
     async def main() -> None:
         peer = Peer()
         address = await peer.open()
-        link = PeerLink(lambda: address, HelloRequest(group="g", node_id="n1"))
+        link = PeerLink(lambda: address, greet)
         link.start()
         end, entries = LogEnd(), []
         for body in (b"small", bytes(200_000), b"", b"x" * 1_000_000):
@@ -120,7 +185,7 @@ def test_link_reconnects_when_the_peer_comes_back_at_another_address() -> None:
             if not up:
                 gone.set()
 
-        link = PeerLink(lambda: where["address"], HelloRequest(group="g", node_id="n1"), on_change=changed)
+        link = PeerLink(lambda: where["address"], greet, on_change=changed)
         link.start()
         link.send(beat(1))
         await peer.until(lambda: peer.rounds == [1])
@@ -159,7 +224,7 @@ def test_link_drops_what_waited_for_a_peer_that_is_not_there() -> None:
                 asked.set()
             return address
 
-        link = PeerLink(where, HelloRequest(group="g", node_id="n1"))
+        link = PeerLink(where, greet)
         link.start()
         link.send(beat(1))
         await asked.wait()
@@ -179,7 +244,7 @@ def test_link_without_a_known_address_waits_for_one() -> None:
     async def main() -> None:
         peer = Peer()
         addresses: dict[str, str] = {}
-        link = PeerLink(lambda: addresses["n0"], HelloRequest(group="g", node_id="n1"))
+        link = PeerLink(lambda: addresses["n0"], greet)
         link.start()
         await turn()
         addresses["n0"] = await peer.open()
@@ -195,7 +260,7 @@ def test_link_holds_no_more_than_its_bound() -> None:
     async def main() -> None:
         peer = Peer()
         address = await peer.open()
-        link = PeerLink(lambda: address, HelloRequest(group="g", node_id="n1"), max_bytes=1 << 20)
+        link = PeerLink(lambda: address, greet, max_bytes=1 << 20)
         link.start()
         await peer.until(lambda: bool(peer.hellos))
         peer.connections[0].pause_reading()
@@ -220,7 +285,7 @@ def test_link_that_is_refused_says_so_once_and_tries_again(caplog: pytest.LogCap
     async def main() -> None:
         peer = Peer(Code.UNKNOWN_GROUP)
         address = await peer.open()
-        link = PeerLink(lambda: address, HelloRequest(group="other", node_id="n1"))
+        link = PeerLink(lambda: address, greet)
         link.start()
         await peer.until(lambda: len(peer.hellos) == 3)
         await link.close()
@@ -231,7 +296,7 @@ def test_link_that_is_refused_says_so_once_and_tries_again(caplog: pytest.LogCap
         run(main())
     lines = [r.getMessage() for r in caplog.records if r.name == "dledger.net"]
     assert len(lines) == 1
-    assert "UNKNOWN_GROUP not of our group" in lines[0]
+    assert "not of our group" in lines[0]
 
 
 def test_link_that_a_defect_ended_still_closes_and_the_defect_is_told() -> None:
@@ -242,7 +307,7 @@ def test_link_that_a_defect_ended_still_closes_and_the_defect_is_told() -> None:
         def address() -> str:
             raise ZeroDivisionError
 
-        link = PeerLink(address, HelloRequest(group="g", node_id="n1"))
+        link = PeerLink(address, greet)
         link.start()
         while not told:
             await turn()

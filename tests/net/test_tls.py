@@ -18,11 +18,13 @@ from cryptography.hazmat.primitives import serialization
 
 from dledger.config import MIB, ClientConfig, NodeConfig, Tls
 from dledger.errors import ConfigError, Unavailable
-from dledger.messages.client import AppendRequest, FetchedBatch, FetchResponse, HelloRequest, HelloResponse
+from dledger.messages.client import AppendRequest, FetchedBatch, FetchResponse
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.messages.peer import HeartBeatRequest
 from dledger.net import Connection, Handlers, Limits, Patience, PeerLink, connect, listen
 from dledger.net.blocking import BlockingConnection
+from dledger.net.handshake import Greeting, Introduction
 from dledger.net.loop import loop_factory
 from dledger.net.rpc import Rpc
 from dledger.net.tls import client_context, server_context
@@ -113,7 +115,7 @@ def ask_rpc(
     new_loop: Callable[[], asyncio.AbstractEventLoop], address: str, tls: Tls | None, payload: list[bytes]
 ) -> bytes:
     async def story() -> bytes:
-        rpc = await Rpc.open(address, "", LIMITS, 10, client_context(tls))
+        rpc = await Rpc.open(address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
         _, found = await rpc.ask(AppendRequest(), payload, 20)
         await rpc.close()
         return bytes(found)
@@ -133,7 +135,7 @@ def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
     port: Callable[..., Port], issue: Issue
 ) -> None:
     tls = tls_of(issue())
-    connection = BlockingConnection(port(tls).address, "", LIMITS, 10, client_context(tls))
+    connection = BlockingConnection(port(tls).address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
     assert connection.usable, "nothing comes that nobody asked for, a session ticket for one"
     for payload in ([b"a"], LARGE, [b"b"]):
         _, found = connection.ask(AppendRequest(), payload, time.monotonic() + 20)
@@ -165,7 +167,7 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
         thread = threading.Thread(target=accept)
         thread.start()
         address = f"127.0.0.1:{between.getsockname()[1]}"
-        connection = BlockingConnection(address, "", LIMITS, 10, client_context(tls))
+        connection = BlockingConnection(address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
         body = b"nobody else's business"
         assert connection.ask(AppendRequest(), [body], time.monotonic() + 20)[1] == body
         connection.close()
@@ -177,7 +179,7 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
 def refused(address: str, tls: Tls | None, new_loop: Any) -> set[str]:
     """What both kinds of connection say of a port that does not let them in."""
     with pytest.raises(Unavailable) as waiting:
-        BlockingConnection(address, "", LIMITS, 10, client_context(tls))
+        BlockingConnection(address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
     with pytest.raises(Unavailable) as running:
         ask_rpc(new_loop, address, tls, [b"a"])
     return {str(waiting.value), str(running.value)}
@@ -277,22 +279,19 @@ def test_a_node_is_a_peer_only_with_a_certificate(
     )
 
     async def story() -> None:
-        lost = asyncio.Event()
         changes: list[bool] = []
-
-        def on_change(is_open: bool) -> None:
-            changes.append(is_open)
-            if not is_open:
-                lost.set()
-
         link = PeerLink(
-            lambda: node.address, HelloRequest(group="g", node_id=NodeId("n1")),
-            on_change=on_change, tls=client_context(tls_of(own)),
+            lambda: node.address, lambda: Greeting(Introduction(group="g", node_id="n1")),
+            on_change=changes.append, tls=client_context(tls_of(own)),
         )  # fmt: skip
         link.start()
         link.send(beat)
         async with asyncio.timeout(20):
-            await (asyncio.to_thread(node.wait_for, beat) if is_known else lost.wait())
+            if is_known:
+                await asyncio.to_thread(node.wait_for, beat)
+            while not is_known and not link.dropped:  # noqa: ASYNC110 - an attempt has failed
+                await asyncio.sleep(0)
+        assert changes == [True] * is_known
         await link.close()
 
     with asyncio.Runner(loop_factory=new_loop) as runner:

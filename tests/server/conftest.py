@@ -21,8 +21,6 @@ from dledger.messages.client import (
     ExecuteResponse,
     FetchRequest,
     FetchResponse,
-    HelloRequest,
-    HelloResponse,
     OffsetKind,
     OffsetsRequest,
     OffsetsResponse,
@@ -30,6 +28,7 @@ from dledger.messages.client import (
 )
 from dledger.messages.codes import Code
 from dledger.messages.command import Command, CreateTopic
+from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.net import Connection, Handlers, Limits, connect, run
 from dledger.server.node import NodeServer
 from dledger.types import NodeId, Role

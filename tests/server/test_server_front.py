@@ -10,19 +10,16 @@ import pytest
 from elections import SLOW_VOTES
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
-from dledger.messages.client import (
-    AppendRequest,
-    FetchResponse,
-    HelloRequest,
-    HelloResponse,
-    StatusRequest,
-    TransferRequest,
-)
+from dledger.messages.client import AppendRequest, FetchResponse, StatusRequest, TransferRequest
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.messages.peer import HeartBeatRequest
 from dledger.net import Handlers, Limits, connect
+from dledger.release import RELEASE
 from dledger.types import NodeId, Term
-from dledger.wire import encode
+from dledger.wire import FrameReader, encode
+from dledger.wire.framing import pack_frame
+from dledger.wire.packing import unpack
 
 
 def body(topic_id: int, payload: bytes = b"payload") -> bytes:
@@ -118,6 +115,21 @@ def test_whoever_does_not_belong_here_is_told_so(
         assert closed
 
     play(story, 1)
+
+
+def test_a_hello_of_the_release_before_is_told_both_releases(play: Callable[..., None]) -> None:
+    """Its programs take an answer of four fields, and print the second one."""
+    old = pack_frame(1, 7, b"\x93\xa4test\xa2n1\x01", 0)
+
+    async def story(group: Any) -> None:
+        [frame] = FrameReader(Limits()).feed(await talk(group.nodes["n0"].port, old))
+        code, text, name, node_id = unpack(frame.header)
+        assert (frame.kind, frame.request_id, code, name, node_id) == (2, 7, Code.UNSUPPORTED, "test", "n0")
+        assert f"dledger {RELEASE}" in text
+        assert "dledger 0.1.0" in text
+        assert "upgrade the older one" in text
+
+    play(story, 3)
 
 
 def test_a_hello_is_answered_with_group_and_node(play: Callable[..., None]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dledger.messages.client import HelloRequest, HelloResponse
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.net import Handlers, Limits, connect
 
 FOR_EVER_MS = 3_600_000

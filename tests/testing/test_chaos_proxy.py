@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dledger.embedded.ports import free_ports
-from dledger.messages.client import HelloRequest
+from dledger.messages.hello import HelloRequest
 from dledger.net import run
 from dledger.testing.chaos.proxy import CLIENT, Proxy, Rules
 from dledger.wire import encode

@@ -324,8 +324,9 @@ def test_command_that_cannot_be_stored_is_refused() -> None:
 def test_numbers_of_messages_and_commands_do_not_move() -> None:
     """They are in stored logs and in other versions' programs."""
     assert {cls.__name__: kind for kind, cls in MESSAGES.items()} == {
-        "HelloRequest": 1, "HelloResponse": 2, "VoteRequest": 16, "VoteResponse": 17, "HeartBeatRequest": 18,
-        "HeartBeatResponse": 19, "PushEntryRequest": 20, "PushEntryResponse": 21, "LeadershipTransferRequest": 22,
+        "HelloRequest": 1, "HelloResponse": 2, "HelloProof": 3,
+        "VoteRequest": 16, "VoteResponse": 17, "HeartBeatRequest": 18, "HeartBeatResponse": 19,
+        "PushEntryRequest": 20, "PushEntryResponse": 21, "LeadershipTransferRequest": 22,
         "LeadershipTransferResponse": 23, "RepairRequest": 24, "RepairResponse": 25, "MemberRequest": 26,
         "MemberResponse": 27, "SnapshotRequest": 28, "SnapshotResponse": 29,
         "MetadataRequest": 32, "MetadataResponse": 33, "AppendRequest": 34, "AppendResponse": 35,

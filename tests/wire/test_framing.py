@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger.errors import FrameTooLarge, ProtocolError
-from dledger.messages.client import AppendRequest, HelloRequest, StatusRequest
+from dledger.messages.client import AppendRequest, StatusRequest
+from dledger.messages.hello import HelloRequest
 from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, decode, encode
 from dledger.wire.framing import PREFIX, PREFIX_SIZE, pack_frame
 

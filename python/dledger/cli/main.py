@@ -13,7 +13,6 @@ from typing import Any, Final, NoReturn
 
 import click
 
-import dledger
 from dledger.cli.append import append
 from dledger.cli.bench import bench
 from dledger.cli.export import export
@@ -25,6 +24,7 @@ from dledger.cli.serve import serve
 from dledger.cli.tail import tail
 from dledger.cli.topics import topics
 from dledger.errors import DLedgerError
+from dledger.release import RELEASE
 
 EXIT_ERROR: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -73,7 +73,7 @@ def fail(message: str) -> NoReturn:
 def print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     """``--version``."""
     if wanted:
-        click.echo(f"dledger {dledger.__version__}")
+        click.echo(f"dledger {RELEASE}")
         context.exit()
 
 

@@ -106,12 +106,12 @@ class Channel:
         routes = self._core.routes
         try:
             timeout_s = self._core.config.connect_timeout_ms / 1000
-            rpc = await Rpc.open(address, routes.group, LIMITS, timeout_s, self._core.tls)
+            rpc = await Rpc.open(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
         except WrongGroup as error:
             if not routes.peers:
                 raise
             raise Unavailable(str(error)) from None  # its port was given to somebody else
-        routes.group = routes.group or rpc.group
+        routes.group = routes.group or rpc.welcome.group
         self._core.topics.clear()  # whatever happened meanwhile
         return rpc
 

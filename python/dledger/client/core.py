@@ -20,6 +20,7 @@ from dledger.environment import REAL, Environment
 from dledger.messages.client import TopicInfo
 from dledger.messages.codes import Code
 from dledger.net.address import split_addresses
+from dledger.net.handshake import Greeting, Introduction
 from dledger.net.tls import client_context
 from dledger.types import Buffer
 from dledger.wire import Message
@@ -93,6 +94,10 @@ class Core:
     @property
     def codec(self) -> Codec:
         return CODECS[self.config.compression]
+
+    def greeting(self) -> Greeting:
+        """How a new connection begins."""
+        return Greeting(Introduction(group=self.routes.group), environment=self.environment)
 
     def call(self, request: Request) -> Call:
         """The attempts of a request, beginning now."""

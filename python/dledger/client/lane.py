@@ -117,12 +117,12 @@ class Lane:
         routes = self._core.routes
         timeout_s = self._core.config.connect_timeout_ms / 1000
         try:
-            connection = BlockingConnection(address, routes.group, LIMITS, timeout_s, self._core.tls)
+            connection = BlockingConnection(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
         except WrongGroup as error:
             if not routes.peers:
                 raise
             raise Unavailable(str(error)) from None  # its port was given to somebody else
-        routes.group = routes.group or connection.group
+        routes.group = routes.group or connection.welcome.group
         self._core.topics.clear()  # whatever happened meanwhile
         return connection
 

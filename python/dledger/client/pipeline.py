@@ -14,10 +14,12 @@ from dledger.client.lane import LIMITS
 from dledger.client.session import Session
 from dledger.client.window import Item, Window
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
-from dledger.messages.client import AppendResponse, HelloRequest, HelloResponse, MetadataRequest
+from dledger.messages.client import AppendResponse, MetadataRequest
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloResponse
 from dledger.net import Connection, Handlers, connect
 from dledger.net.blocking import Lost
+from dledger.net.handshake import Greeting
 
 LOOK_S: Final = 0.5
 """Time between two looks for batches whose time is over."""
@@ -38,6 +40,7 @@ class Pipeline:
         self._open_session = open_session
         self._connection: Connection | None = None
         self._address = ""
+        self._greeting: Greeting | None = None
         self._hello: asyncio.Future[None] | None = None
         self._progress_ms = 0.0
         self._pause_ms = 0.0
@@ -154,10 +157,11 @@ class Pipeline:
         patience_s = self._core.config.connect_timeout_ms / 1000
         handlers = Handlers(on_frame=self._answered, on_batch_end=self._batch_ended, on_close=self._closed)
         self._hello = asyncio.get_running_loop().create_future()
+        self._greeting = self._core.greeting()
         try:
             connection = await connect(address, handlers, LIMITS, patience_s, tls=self._core.tls)
             self._connection, self._address = connection, address
-            connection.send(HelloRequest(group=routes.group), HELLO_ID)
+            connection.send(self._greeting.hello, HELLO_ID)
             async with asyncio.timeout(patience_s):
                 await self._hello
         except (Unavailable, WrongGroup, TimeoutError) as error:
@@ -177,10 +181,20 @@ class Pipeline:
                 self._core.routes.redirected(self._address, message.leader_id)
             self.window.answered(request_id, message.code, message.message, message.base_offset)
         elif isinstance(message, HelloResponse) and self._hello is not None and not self._hello.done():
-            if message.code is Code.SUCCESS:
-                self._hello.set_result(None)
-            else:
-                self._hello.set_exception(WrongGroup(message.message))
+            self._greeted(connection, message)
+
+    def _greeted(self, connection: Connection, message: HelloResponse) -> None:
+        assert self._greeting is not None
+        assert self._hello is not None
+        try:
+            words = self._greeting.answered(message)
+        except DLedgerError as error:
+            self._hello.set_exception(error)
+            return
+        if words is not None:
+            connection.send(words, HELLO_ID)
+        else:
+            self._hello.set_result(None)
 
     def _batch_ended(self, connection: Connection) -> None:
         self._progress_ms = self._core.now_ms()

@@ -12,6 +12,7 @@ from dledger.errors import ConfigError, Unavailable, WrongGroup
 from dledger.messages.client import MetadataRequest, MetadataResponse, TransferRequest, TransferResponse
 from dledger.messages.codes import Code
 from dledger.net.blocking import BlockingConnection, Lost
+from dledger.net.handshake import Greeting, Introduction
 from dledger.net.tls import client_context
 from dledger.types import NodeId, Role
 from dledger.wire import Limits, Message
@@ -49,8 +50,9 @@ def ask_to_lead(leader_address: str, group: str, node_id: NodeId, tls: Tls | Non
 
 
 def _question(address: str, group: str, request: Message, timeout_s: float, tls: Tls | None) -> Message | None:
+    greeting = Greeting(Introduction(group=group))
     try:
-        connection = BlockingConnection(address, group, _LIMITS, timeout_s, client_context(tls))
+        connection = BlockingConnection(address, greeting, _LIMITS, timeout_s, client_context(tls))
     except (Unavailable, WrongGroup, ConfigError):  # the last one: files of TLS that are gone, or not to be read
         return None
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dledger.messages.codes import Code
 from dledger.messages.command import Command
+from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.types import Index, NodeId
 
 
@@ -20,24 +21,6 @@ class OffsetKind(IntEnum):
     """The first offset of the first batch that has a record of the given time or later; all before it is older."""
     EDGES = 3
     """END, and beside it in ``begins`` BEGIN, both at one moment."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HelloRequest:
-    """The first frame on every connection. ``group`` may be empty for a client that takes any group."""
-
-    group: str = ""
-    node_id: str = ""
-    """Set by a peer, empty for a client."""
-    version: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HelloResponse:
-    code: Code
-    message: str = ""
-    group: str = ""
-    node_id: NodeId = NodeId("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +314,7 @@ class SchemasResponse:
 
 ClientRequest = (
     HelloRequest
+    | HelloProof
     | MetadataRequest
     | AppendRequest
     | ExecuteRequest

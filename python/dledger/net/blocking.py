@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dledger.errors import ProtocolError, Unavailable, WrongGroup
-from dledger.messages.client import HelloRequest, HelloResponse
-from dledger.messages.codes import Code
+from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.net.address import split_address, tune
+from dledger.net.handshake import Greeting
 from dledger.types import Buffer
 from dledger.wire import Frame, FrameReader, Limits, Message, decode, encode
 
@@ -36,14 +36,13 @@ class BlockingConnection:
     Raises on opening:
         Unavailable: nobody answered in time.
         WrongGroup: somebody else's node is there.
+        ConfigError: the node is of a release that does not understand this one.
     """
 
     def __init__(
-        self, address: str, group: str, limits: Limits, timeout_s: float, tls: ssl.SSLContext | None = None
+        self, address: str, greeting: Greeting, limits: Limits, timeout_s: float, tls: ssl.SSLContext | None = None
     ) -> None:
         self.address = address
-        self.group = ""
-        """The group's name, as the node said it."""
         self._reader = FrameReader(limits)
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._frames: deque[Frame] = deque()
@@ -56,22 +55,28 @@ class BlockingConnection:
         except OSError as error:
             raise Unavailable(f"{address}: {error.strerror or error}") from None
         try:
-            self.send(HelloRequest(group=group), deadline=deadline)
-            _, answer, _ = self.receive(deadline)
+            self.welcome = self._greet(greeting, deadline)
+            """What the node said of itself."""
         except Lost as error:
             self.close()
             raise Unavailable(no_welcome(address, str(error), tls)) from None
         except ProtocolError as error:
             self.close()
             raise Unavailable(f"{address}: {error}") from None
+        except DLedgerError as error:
+            self.close()
+            raise type(error)(f"{address}: {error}") from None
         except BaseException:
             self.close()
             raise
-        if not isinstance(answer, HelloResponse) or answer.code is not Code.SUCCESS:
-            self.close()
-            text = f"{address}: {getattr(answer, 'message', '') or 'is no node of ours'}"
-            raise WrongGroup(text)
-        self.group = answer.group
+
+    def _greet(self, greeting: Greeting, deadline: float) -> HelloResponse:
+        words: HelloRequest | HelloProof | None = greeting.hello
+        while words is not None:
+            self.send(words, deadline=deadline)
+            words = greeting.answered(self.receive(deadline)[1])
+        assert greeting.welcome is not None
+        return greeting.welcome
 
     @property
     def usable(self) -> bool:

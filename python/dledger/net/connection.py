@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from dledger.config import MIB
 from dledger.errors import ProtocolError, Unavailable
-from dledger.messages.client import HelloRequest
+from dledger.messages.hello import HelloRequest
 from dledger.net.address import split_address, tune
 from dledger.types import Buffer
 from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, Message, decode, encode

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dledger.config import MIB
-from dledger.errors import ConfigError, Unavailable
-from dledger.messages.client import HelloRequest, HelloResponse
-from dledger.messages.codes import Code
+from dledger.errors import ConfigError, DLedgerError, Unavailable
 from dledger.messages.install import InstallMessage
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairMessage
 from dledger.net.connection import Connection, Handlers, connect, log
+from dledger.net.handshake import Greeting
 from dledger.types import Buffer
 from dledger.wire import Limits, encode
 
@@ -35,17 +34,17 @@ class PeerLink:
 
     Args:
         address: asked at every attempt, so that a peer may move.
-        hello: the first frame, with this node's group and id.
+        greet: how each connection begins.
         limits: of frames that come back, which is only the answer to hello.
         max_bytes: unsent bytes from which messages are dropped.
-        on_change: told True after a connection is open and False after it is lost.
+        on_change: told True when the peer takes a connection and False after it is lost.
         tls: what connections to it need, if they are not plain.
     """
 
     def __init__(
         self,
         address: Callable[[], str],
-        hello: HelloRequest,
+        greet: Callable[[], Greeting],
         *,
         limits: Limits = Limits(),
         max_bytes: int = 64 * MIB,
@@ -55,16 +54,20 @@ class PeerLink:
         self.dropped = 0
         self._tls = tls
         self._address = address
-        self._hello = hello
+        self._greet = greet
         self._max_bytes = max_bytes
         self._limits = limits
         self._on_change = on_change
         self._connection: Connection | None = None
+        """The one on which the peer has taken us."""
+        self._newest: Connection | None = None
+        self._greeting: Greeting | None = None
+        self._settled = asyncio.Event()
+        """The newest connection is taken, or lost."""
         self._waiting: list[list[Buffer]] = []
         self._waiting_bytes = 0
         self._lost = asyncio.Event()
         self._refusal = ""
-        self._welcome = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -115,7 +118,7 @@ class PeerLink:
         handlers = Handlers(on_frame=self._answered, on_close=self._closed)
         while True:
             self._lost.clear()
-            self._welcome = False
+            self._settled.clear()
             try:
                 connection = await connect(
                     self._address(), handlers, self._limits, CONNECT_S, UNANSWERED_MS, self._tls
@@ -124,17 +127,37 @@ class PeerLink:
                 log.debug("peer not reached: %s", error)
                 self._forget()
             else:
-                self._open(connection)
-                await self._lost.wait()
-            pause = PAUSE_MIN_S if self._welcome else min(2 * pause, PAUSE_MAX_S)
+                if await self._begin(connection):
+                    await self._lost.wait()
+                    pause = PAUSE_MIN_S
+                else:
+                    self._forget()
             await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX_S)
+
+    async def _begin(self, connection: Connection) -> bool:
+        """Say hello; whether the peer takes us."""
+        if connection.closing:  # lost between its opening and now
+            return False
+        self._newest, self._greeting = connection, self._greet()
+        connection.send(self._greeting.hello, 1)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self._settled.wait()
+        except TimeoutError:
+            log.debug("the peer at %s does not answer our hello", connection.peer_name)
+        finally:
+            if self._connection is not connection:
+                connection.abort()
+        return self._connection is connection
+
+    def _refused(self, connection: Connection, reason: str) -> None:
+        if reason != self._refusal:
+            self._refusal = reason
+            log.warning("no link to the peer at %s: %s", connection.peer_name, reason)
 
     def _open(self, connection: Connection) -> None:
-        if connection.closing:  # lost between its opening and now
-            self._lost.set()
-            return
-        self._connection = connection
-        connection.send(self._hello, 1)
+        self._connection, self._refusal = connection, ""
         for frame in self._waiting:
             connection.send_frame(frame)
         self._waiting.clear()
@@ -149,16 +172,25 @@ class PeerLink:
         self._waiting_bytes = 0
 
     def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
-        if not isinstance(message, HelloResponse) or message.code is Code.SUCCESS:
-            self._welcome, self._refusal = True, ""
+        greeting = self._greeting
+        if greeting is None or greeting.welcome is not None or self._newest is not connection:
+            return  # peers answer nothing but a hello
+        try:
+            words = greeting.answered(message)
+        except DLedgerError as error:
+            self._refused(connection, str(error))
+            connection.close()
             return
-        if message.message != self._refusal:
-            self._refusal = message.message
-            log.warning("peer %s refused us: %s %s", connection.peer_name, message.code.name, message.message)
-        connection.close()
+        if words is not None:
+            connection.send(words, 1)
+        else:
+            self._open(connection)
+            self._settled.set()
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
-        self._lost.set()
+        if self._newest is connection:
+            self._lost.set()
+            self._settled.set()
         if self._connection is connection:
             self._connection = None
             if self._on_change:

@@ -7,11 +7,11 @@ import ssl
 from collections.abc import Sequence
 from typing import Any
 
-from dledger.errors import ProtocolError, Unavailable, WrongGroup
-from dledger.messages.client import HelloRequest, HelloResponse
-from dledger.messages.codes import Code
+from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.net.blocking import Lost, no_welcome
 from dledger.net.connection import Connection, Handlers, connect
+from dledger.net.handshake import Greeting
 from dledger.types import Buffer
 from dledger.wire import Limits, Message
 
@@ -21,34 +21,42 @@ class Rpc:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.group = ""
-        """The group's name, as the node said it."""
+        self.welcome: HelloResponse
+        """What the node said of itself."""
         self._connection: Connection | None = None
         self._waiting: dict[int, asyncio.Future[tuple[Any, memoryview]]] = {}
         self._request_id = 0
 
     @staticmethod
     async def open(
-        address: str, group: str, limits: Limits, timeout_s: float, tls: ssl.SSLContext | None = None
+        address: str, greeting: Greeting, limits: Limits, timeout_s: float, tls: ssl.SSLContext | None = None
     ) -> Rpc:
         """Connect and say hello.
 
         Raises:
             Unavailable: nobody answered in time.
             WrongGroup: somebody else's node is there.
+            ConfigError: the node is of a release that does not understand this one.
         """
         rpc = Rpc(address)
         handlers = Handlers(on_frame=rpc._answered, on_close=rpc._closed)
         rpc._connection = await connect(address, handlers, limits, timeout_s, tls=tls)
+        words: HelloRequest | HelloProof | None = greeting.hello
         try:
-            answer, _ = await rpc.ask(HelloRequest(group=group), (), timeout_s)
+            while words is not None:
+                answer, _ = await rpc.ask(words, (), timeout_s)
+                words = greeting.answered(answer)
         except Lost as error:
             rpc.abort()
             raise Unavailable(no_welcome(address, str(error), tls)) from None
-        if not isinstance(answer, HelloResponse) or answer.code is not Code.SUCCESS:
+        except DLedgerError as error:
             rpc.abort()
-            raise WrongGroup(f"{address}: {getattr(answer, 'message', '') or 'is no node of ours'}")
-        rpc.group = answer.group
+            raise type(error)(f"{address}: {error}") from None
+        except BaseException:
+            rpc.abort()
+            raise
+        assert greeting.welcome is not None
+        rpc.welcome = greeting.welcome
         return rpc
 
     @property

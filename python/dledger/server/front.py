@@ -16,8 +16,6 @@ from dledger.messages.client import (
     ExecuteRequest,
     FetchRequest,
     GroupRequest,
-    HelloRequest,
-    HelloResponse,
     ListRequest,
     MetadataRequest,
     OffsetsRequest,
@@ -27,6 +25,7 @@ from dledger.messages.client import (
     TransferRequest,
 )
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloRequest
 from dledger.messages.install import SnapshotRequest, SnapshotResponse
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairRequest, RepairResponse
@@ -38,6 +37,7 @@ from dledger.server.appends import Writes
 from dledger.server.application import Application
 from dledger.server.application import Handler as PayloadHandler
 from dledger.server.driver import Driver
+from dledger.server.gate import Gate
 from dledger.server.install import Installer
 from dledger.server.listings import Listings
 from dledger.server.offsets import Offsets
@@ -47,7 +47,6 @@ from dledger.types import NodeId
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL_VERSION: Final = 1
 PEER_MESSAGES: Final[tuple[type[Any], ...]] = PeerMessage.__args__
 Handler = Callable[[Connection, int, Any], None]
 
@@ -76,9 +75,11 @@ class Front:
         listings: Listings,
         installer: Installer,
         application: Application,
+        gate: Gate,
     ) -> None:
         self._group = group
         self._node = node
+        self._gate = gate
         self._driver = driver
         self._now_ms = driver.environment.now_ms
         self._writes = writes
@@ -193,23 +194,10 @@ class Front:
                 self._driver.fail(error)
 
     def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
-        code, text = Code.SUCCESS, ""
-        if message.version != PROTOCOL_VERSION:
-            code = Code.UNSUPPORTED
-            text = f"protocol version {message.version}; this node speaks {PROTOCOL_VERSION}"
-        elif message.group != self._group.group and (message.group or message.node_id):
-            code = Code.UNKNOWN_GROUP
-            text = f"this node belongs to group {self._group.group!r}, not {message.group!r}"
-        elif message.node_id and message.node_id not in self._group.members:
-            code = Code.UNKNOWN_MEMBER
-            text = f"{message.node_id!r} is not a member; members: {', '.join(self._group.members)}"
-        elif message.node_id == self._node.node_id:
-            code = Code.UNEXPECTED_MEMBER
-            text = f"{message.node_id} is this node itself: two nodes have one id, or an address is wrong"
-        answer = HelloResponse(code=code, message=text, group=self._group.group, node_id=self._node.node_id)
+        answer = self._gate.answer(message)
         connection.send(answer, request_id)
-        if code is not Code.SUCCESS:
-            logger.warning("connection from %s refused: %s", connection.peer_name, text)
+        if answer.code is not Code.SUCCESS:
+            logger.warning("connection from %s refused: %s", connection.peer_name, answer.message)
             connection.close()
             return
         connection.context = Session(NodeId(message.node_id) if message.node_id else None)

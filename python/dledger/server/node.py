@@ -25,6 +25,7 @@ from dledger.server.checkpoint import Checkpoints
 from dledger.server.commit_log import application_of
 from dledger.server.driver import Driver
 from dledger.server.front import Front, frame_limits
+from dledger.server.gate import Gate
 from dledger.server.house import House
 from dledger.server.listings import Listings
 from dledger.server.offsets import LinearizableReads, Offsets
@@ -88,9 +89,6 @@ class NodeServer:
             PortInUse: another process listens on the port.
             PathError: the directory cannot be used.
         """
-        await self._open()
-
-    async def _open(self) -> None:
         self.store: LogStore = open_store(self.group, self.node, self._disk, environment=self._environment)
         try:
             self.checkpoints = Checkpoints(self.node.directory, self._disk)
@@ -129,14 +127,14 @@ class NodeServer:
             return Catalog(MemoryTables())
 
     def _build(self) -> None:
-        group, node, store = self.group, self.node, self.store
+        group, node, store, machine = self.group, self.node, self.store, self._environment
+        gate = Gate(group, node, machine)
         summary = LogSummary(
             begin_index=store.begin_index,
             end=store.end,
             terms=store.terms,
             committed=known_committed(store, self.catalog),
         )
-        machine = self._environment
         self.raft = RaftNode(
             group, node.node_id, store.hard_state, summary, machine.below, machine.now_ms(), node.cache_bytes,
             store.membership,
@@ -144,7 +142,7 @@ class NodeServer:
         if self._is_lost:
             self.raft.follow_only()
         self.peers = Peers(
-            group, node, self._addresses, frame_limits(group), lambda peer: self.driver.peer_found(peer)
+            group, node, self._addresses, frame_limits(group), lambda peer: self.driver.peer_found(peer), gate
         )
         self.driver = Driver(
             self.raft, store, self.peers.send, self.peers.flush, self, self._fatal,
@@ -180,7 +178,7 @@ class NodeServer:
         self.listings = Listings(self.driver, self.catalog, store, self.linearizable, self.on_damage)
         self.front = Front(
             group, node, self.driver, self.writes, self.reads, self.offsets, self.answers, self.repairs,
-            self.admissions, self.listings, self.states.installer, self.application,
+            self.admissions, self.listings, self.states.installer, self.application, gate,
         )  # fmt: skip
         self.front.catalog_lost = self._is_lost
         self.house = House(
@@ -239,7 +237,7 @@ class NodeServer:
                 logger.warning("%s goes on as it was: %s", self.node.node_id, error)
             self._close_files()
             if not self._closed:
-                await self._open()
+                await self.start()
                 return True
         except Exception as error:
             self._fatal(error)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
-from dledger.errors import DLedgerError, Unavailable
-from dledger.messages.client import HelloRequest, HelloResponse, StatusRequest, StatusResponse
+from dledger.errors import ConfigError, Unavailable, WrongGroup
+from dledger.messages.client import StatusRequest, StatusResponse
 from dledger.messages.install import InstallMessage
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairMessage
-from dledger.net import Connection, Handlers, Limits, PeerLink, connect
+from dledger.net import Limits, PeerLink
+from dledger.net.blocking import Lost
+from dledger.net.rpc import Rpc
 from dledger.net.tls import client_context
+from dledger.server.gate import Gate
 from dledger.types import NodeId
 
 ASK_S: Final = 2.0
@@ -30,13 +32,13 @@ class Peers:
         addresses: Callable[[], dict[NodeId, str]],
         limits: Limits,
         on_found: Callable[[NodeId], None],
+        gate: Gate,
     ) -> None:
         """``on_found`` is told whenever a link is open anew."""
-        self._group = group
         self._addresses = addresses
         self._limits = limits
         self._tls = tls = client_context(node.tls)
-        hello = HelloRequest(group=group.group, node_id=node.node_id)
+        self._gate = gate
         unsent = 2 * group.push_window_bytes + group.max_body_bytes
 
         def link(peer: NodeId) -> PeerLink:
@@ -45,8 +47,9 @@ class Peers:
                     on_found(peer)
 
             return PeerLink(
-                lambda: addresses()[peer], hello, limits=limits, max_bytes=unsent, on_change=changed, tls=tls
-            )
+                lambda: addresses()[peer], lambda: gate.to_peer(peer), limits=limits,
+                max_bytes=unsent, on_change=changed, tls=tls,
+            )  # fmt: skip
 
         self._links = {peer: link(peer) for peer in group.members if peer != node.node_id}
 
@@ -75,31 +78,16 @@ class Peers:
         Raises:
             Unavailable: it did not answer in time.
         """
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-
-        def on_frame(connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
-            if answer.done():
-                return
-            if isinstance(message, StatusResponse):
-                answer.set_result(message.status)
-            elif not isinstance(message, HelloResponse):
-                answer.set_exception(Unavailable(f"{peer} answered {type(message).__name__} to a status request"))
-
-        def on_close(connection: Connection, error: Exception | None) -> None:
-            if not answer.done():
-                answer.set_exception(Unavailable(f"{peer} closed the connection"))
-
-        handlers = Handlers(on_frame=on_frame, on_close=on_close)
-        connection = await connect(self._addresses()[peer], handlers, self._limits, ASK_S, tls=self._tls)
         try:
-            connection.send(HelloRequest(group=self._group.group), 1)
-            connection.send(StatusRequest(), 2)
-            async with asyncio.timeout(ASK_S):
-                return await answer
-        except TimeoutError:
-            raise Unavailable(f"{peer} did not tell its status within {ASK_S:g} s") from None
+            rpc = await Rpc.open(self._addresses()[peer], self._gate.as_client(peer), self._limits, ASK_S, self._tls)
+        except (WrongGroup, ConfigError) as error:
+            raise Unavailable(f"{peer}: {error}") from None
+        try:
+            answer, _ = await rpc.ask(StatusRequest(), (), ASK_S)
+        except Lost as error:
+            raise Unavailable(f"{peer} did not tell its status: {error}") from None
         finally:
-            connection.close()
-            with contextlib.suppress(DLedgerError, asyncio.CancelledError):
-                if answer.done():
-                    answer.exception()
+            rpc.abort()
+        if not isinstance(answer, StatusResponse):
+            raise Unavailable(f"{peer} answered {type(answer).__name__} to a status request")
+        return answer.status

@@ -21,11 +21,12 @@ from dledger.messages.broker import (
 from dledger.messages.client import AppendRequest, ClientRequest, ClientResponse, FetchResponse
 from dledger.messages.command import Command
 from dledger.messages.entry import HEADER, HEADER_SIZE, Entry
+from dledger.messages.hello import FIRST_FIELDS
 from dledger.messages.install import InstallMessage
 from dledger.messages.peer import PeerMessage, PushEntryRequest
 from dledger.messages.repair import RepairMessage, RepairResponse
 from dledger.types import Buffer
-from dledger.wire.fields import Table, Wrong, build_command, command_values
+from dledger.wire.fields import OpenTable, Table, Wrong, build_command, command_values
 from dledger.wire.framing import pack_frame
 from dledger.wire.kinds import KINDS, MESSAGES
 from dledger.wire.packing import pack, unpack
@@ -34,7 +35,10 @@ Message = ClientRequest | ClientResponse | PeerMessage | RepairMessage | Install
     BrokerRequest | BrokerResponse
 )
 
-_TABLES: Final = {kind: Table(message) for kind, message in MESSAGES.items()}
+_TABLES: Final = {
+    kind: OpenTable(message, FIRST_FIELDS[message]) if message in FIRST_FIELDS else Table(message)
+    for kind, message in MESSAGES.items()
+}
 _BY_TYPE: Final = {message: (kind, _TABLES[kind]) for message, kind in KINDS.items()}
 _WITH_ENTRIES: Final = {KINDS[PushEntryRequest], KINDS[RepairResponse]}
 _WITH_BYTES: Final = {

@@ -200,6 +200,32 @@ class Table:
                 raise Wrong(f"{self.names[at]}: {error}") from None
 
 
+class OpenTable(Table):
+    """How a message travels that programs of different releases say to one another. Its first ``required`` fields are
+    always there. Of the others, those at the end that have their defaults stay away; on the way in, what is missing has
+    its default, and what this release does not know is left out."""
+
+    def __init__(self, cls: type[Any], required: int) -> None:
+        super().__init__(cls)
+        self._required = required
+        least = cls(**dict.fromkeys(self.names[:required]))
+        self._defaults = tuple(super().values(least))
+        strict = self.build
+
+        def build(values: tuple[Any, ...]) -> Any:
+            if len(values) < required:
+                self.complain(values)
+            return strict((*values[: len(self.names)], *self._defaults[len(values) :]))
+
+        self.build = build
+
+    def values(self, message: Any) -> Any:
+        values, end = super().values(message), len(self.names)
+        while end > self._required and values[end - 1] == self._defaults[end - 1]:
+            end -= 1
+        return values[:end]
+
+
 def _builder(table: Table) -> Step:
     """A function that checks the fields of one class and makes the message. It is written out field by field, as
     `dataclasses` does it with ``__init__``, because every message that arrives goes through it."""

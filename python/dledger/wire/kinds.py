@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dledger.messages import broker, client, command, install, peer, repair
+from dledger.messages import broker, client, command, hello, install, peer, repair
 
 MESSAGES: Final[dict[int, type[Any]]] = {
-    1: client.HelloRequest,
-    2: client.HelloResponse,
+    1: hello.HelloRequest,
+    2: hello.HelloResponse,
+    3: hello.HelloProof,
     # between the nodes of a group, one way
     16: peer.VoteRequest,
     17: peer.VoteResponse,

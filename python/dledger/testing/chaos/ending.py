@@ -10,6 +10,7 @@ from dledger.client import AsyncClient
 from dledger.client.fetching import Fetcher
 from dledger.client.reading import records, take
 from dledger.messages.client import FetchResponse
+from dledger.net.handshake import Greeting, Introduction
 from dledger.net.rpc import Rpc
 from dledger.store.dump import dump_store
 from dledger.store.verify import verify_store
@@ -58,7 +59,7 @@ async def read_from(node: Node, topic_id: int, partition: int, end: int) -> list
     """
     fetcher = Fetcher(topic_id, partition, 0, end, FETCH_BYTES, f"read topic {topic_id} from {node.name}")
     values: list[int] = []
-    rpc = await Rpc.open(f"{HOST}:{node.port}", GROUP, Limits(), ANSWER_S)
+    rpc = await Rpc.open(f"{HOST}:{node.port}", Greeting(Introduction(group=GROUP)), Limits(), ANSWER_S)
     try:
         while not fetcher.done:
             start = fetcher.position

@@ -18,6 +18,7 @@ from dledger.embedded.ports import free_ports
 from dledger.errors import DLedgerError
 from dledger.messages.client import StatusRequest
 from dledger.net.blocking import Lost
+from dledger.net.handshake import Greeting, Introduction
 from dledger.net.rpc import Rpc
 from dledger.testing.chaos.node import write_config
 from dledger.testing.chaos.panel import Panel
@@ -134,7 +135,7 @@ class Node:
     async def status(self) -> dict[str, Any]:
         """What it says of itself, asked directly; empty when it does not answer."""
         try:
-            rpc = await Rpc.open(f"{HOST}:{self.port}", GROUP, Limits(), STATUS_S)
+            rpc = await Rpc.open(f"{HOST}:{self.port}", Greeting(Introduction(group=GROUP)), Limits(), STATUS_S)
         except DLedgerError:
             return {}
         try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from dledger.errors import ProtocolError
-from dledger.messages.client import HelloRequest
+from dledger.messages.hello import HelloRequest
 from dledger.net.connection import log
 from dledger.wire import HELLO_LIMITS, FrameReader, Limits, decode
 

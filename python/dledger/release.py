@@ -1,0 +1,5 @@
+"""Which release of the package this is; pyproject.toml takes it from here."""
+
+from typing import Final
+
+RELEASE: Final = "0.2.0"

@@ -1,0 +1,66 @@
+"""The connecting side of a connection's beginning."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.errors import ConfigError, WrongGroup
+from dledger.messages.client import StatusResponse
+from dledger.messages.codes import Code
+from dledger.messages.hello import HelloRequest, HelloResponse
+from dledger.net.handshake import Greeting, Introduction, other_protocol
+from dledger.release import RELEASE
+from dledger.types import NodeId
+
+OWN = Introduction(group="g", node_id="n1", group_id="id", members=("n0", "n1"), ancestors=(("a", 3),))
+
+
+def test_a_hello_says_all_that_a_program_says_of_itself() -> None:
+    hello = Greeting(OWN).hello
+    assert (hello.group, hello.node_id, hello.group_id, hello.members) == ("g", "n1", "id", ("n0", "n1"))
+    assert (hello.ancestors, hello.release) == ((("a", 3),), RELEASE)
+
+
+def test_no_two_connections_have_one_nonce() -> None:
+    drawn = {Greeting(OWN).hello.nonce for _ in range(100)}
+    assert len(drawn) == 100
+    assert {len(nonce) for nonce in drawn} == {16}
+
+
+def test_a_node_that_takes_us_is_welcome_and_what_it_said_is_kept() -> None:
+    answer = HelloResponse(code=Code.SUCCESS, group="g", node_id=NodeId("n0"), group_id="id")
+    greeting = Greeting(OWN, peer="n0")
+    assert greeting.answered(answer) is None
+    assert greeting.welcome == answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (HelloResponse(code=Code.UNKNOWN_GROUP, message="of 'other'"), WrongGroup, "of 'other'"),
+        (HelloResponse(code=Code.UNSUPPORTED, message="upgrade"), ConfigError, "upgrade"),
+        (HelloResponse(code=Code.UNKNOWN_MEMBER), WrongGroup, "UNKNOWN_MEMBER"),
+        (HelloResponse(code=Code.SUCCESS, node_id=NodeId("n2")), WrongGroup, "n2 answers where n0 should"),
+        (StatusResponse(code=Code.SUCCESS), WrongGroup, "no node of ours"),
+    ],
+)
+def test_a_refusal_or_another_node_ends_it(answer: object, error: type[Exception], said: str) -> None:
+    greeting = Greeting(OWN, peer="n0")
+    with pytest.raises(error, match=said):
+        greeting.answered(answer)
+    assert greeting.welcome is None
+
+
+@pytest.mark.parametrize(
+    ("hello", "theirs"),
+    [
+        (HelloRequest(version=1), "dledger 0.1.0 and speaks 1"),
+        (HelloRequest(version=7, release="9.1.0"), "dledger 9.1.0 and speaks 7"),
+        (HelloRequest(version=0), "another release and speaks 0"),
+    ],
+)
+def test_another_protocol_is_named_with_both_releases(hello: HelloRequest, theirs: str) -> None:
+    said = other_protocol(hello)
+    assert theirs in said
+    assert f"this node is dledger {RELEASE}" in said
+    assert other_protocol(HelloRequest()) == ""
