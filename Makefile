@@ -57,7 +57,7 @@ job-kills: $(VENV)/.package  ## SIGKILL anything under a Spark job with state, K
 	@$(SPARK_ENV) DLEDGER_JOB_KILLS=$(or $(KILLS),200) $(if $(SEED),DLEDGER_SEED=$(SEED)) $(if $(JSON),DLEDGER_JSON=$(JSON)) \
 		$(BIN)/python -m pytest -s tests/cluster/test_job_kills.py
 
-chaos: $(VENV)/.package  ## real nodes under load while links, processes, disks and clocks fail (MINUTES=5, NODES=3,5, SEED=s, JSON=file)
+chaos: $(VENV)/.package  ## real nodes under load while links, processes, power, disks and clocks fail (MINUTES=5, NODES=3,5, SEED=s, JSON=file)
 	@$(BIN)/python -m dledger.testing.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 

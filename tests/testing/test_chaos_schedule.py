@@ -12,11 +12,12 @@ import pytest
 
 from dledger.errors import ConfigError
 from dledger.testing.chaos.acks import Acks
-from dledger.testing.chaos.node import SickDisk, WrongClock
+from dledger.testing.chaos.node import WrongClock
 from dledger.testing.chaos.panel import COUNTS, SWITCHES, Panel
 from dledger.testing.chaos.report import as_dict, lines
 from dledger.testing.chaos.run import Part
 from dledger.testing.chaos.schedule import ALL_FAULTS, named_faults, schedule
+from dledger.testing.chaos.sick import SickDisk
 
 
 def test_every_round_has_every_kind_once() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from dledger.net.handshake import Greeting, Introduction
 from dledger.net.rpc import Rpc
 from dledger.testing.chaos.node import write_config
 from dledger.testing.chaos.panel import Panel
+from dledger.testing.chaos.power.outage import cut_power, forget
 from dledger.types import NodeId
 from dledger.wire import Limits
 
@@ -31,6 +33,8 @@ HOST: Final = "127.0.0.1"
 PROXY_HOST: Final = "127.0.0.2"
 """Where everybody believes that they listen; Linux has the whole of 127.0.0.0/8 without being told."""
 GARBAGE: Final = ("a frame starts with", "frame CRC", "frame version", "frame flags", "frame header", "frame payload")
+PLAIN_FROM: Final = 5
+"""Nodes from which on one is run as a user runs it."""
 STATUS_S: Final = 1.0
 END_S: Final = 20.0
 GROUP_SETTINGS: Final[dict[str, Any]] = {
@@ -49,10 +53,13 @@ class Node:
 
     Args:
         plain: run by ``dledger serve``, as a user does; else by `dledger.testing.chaos.node`, whose disk and clock obey
-            `panel`.
+            `panel`, and whose power can be cut.
+        settings: of its `NodeConfig`.
     """
 
-    def __init__(self, name: str, port: int, home: Path, peers: dict[str, str], *, plain: bool) -> None:
+    def __init__(
+        self, name: str, port: int, home: Path, peers: dict[str, str], *, plain: bool, settings: Mapping[str, Any]
+    ) -> None:
         self.name = name
         self.port = port
         self.home = home
@@ -66,7 +73,10 @@ class Node:
         self.starts = 0
         self.exits: list[int] = []
         """Return codes of its processes so far; negative: the signal."""
+        self._journal = home / "journal"
+        self._kept = self.disk / "kept"
         self._peers = peers
+        self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
@@ -93,7 +103,7 @@ class Node:
 
     def _command(self) -> list[str]:
         if self.plain:
-            settings = {**GROUP_SETTINGS, **NODE_SETTINGS}.items()
+            settings = {**GROUP_SETTINGS, **self._settings}.items()
             return [
                 sys.executable, "-m", "dledger", "serve", "--self-id", self.name,
                 "--peers", format_peers({NodeId(n): a for n, a in self._peers.items()}), "--group", GROUP,
@@ -103,7 +113,10 @@ class Node:
         config = self.home / "config.json"
         node = {"node_id": self.name, "directory": str(self.directory), "host": HOST, "port": self.port}
         group = {**GROUP_SETTINGS, "group": GROUP}
-        write_config(config, group, {**NODE_SETTINGS, **node}, self._peers, self.home / "panel")
+        write_config(
+            config, group, {**self._settings, **node}, self._peers,
+            panel=self.home / "panel", journal=self._journal, kept=self._kept,
+        )  # fmt: skip
         return [sys.executable, "-m", "dledger.testing.chaos.node", str(config)]
 
     def signal(self, number: signal.Signals) -> None:
@@ -115,6 +128,16 @@ class Node:
         """SIGKILL, and wait until it is gone."""
         self.signal(signal.SIGKILL)
         self.reap()
+
+    def cut_power(self, dice: random.Random, mood: float) -> int:
+        """Undo what no sync covers, now that its process is gone; how much. Nothing on one that is plain."""
+        return 0 if self.plain else cut_power(self.directory, self._journal, self._kept, dice, mood)
+
+    def exchange_disk(self) -> None:
+        """All of its files are gone, now that its process is."""
+        shutil.rmtree(self.directory)
+        if not self.plain:
+            forget(self._journal, self._kept)
 
     def reap(self) -> None:
         """Wait for a process that ends, and note how it ended."""
@@ -166,10 +189,12 @@ class Nodes:
 
     Args:
         path: an empty directory for all of them.
-        count: how many; the first one is run by ``dledger serve``.
+        count: how many. The first of five or more is run by ``dledger serve``: its power cannot be cut, and in a
+            smaller group it would bring back what all others have lost.
+        settings: of each node's `NodeConfig`, over `NODE_SETTINGS`.
     """
 
-    def __init__(self, path: Path, count: int) -> None:
+    def __init__(self, path: Path, count: int, settings: Mapping[str, Any] | None = None) -> None:
         ports = free_ports(HOST, count)
         self.names = [f"n{at}" for at in range(count)]
         peers = {name: f"{PROXY_HOST}:{port}" for name, port in zip(self.names, ports, strict=True)}
@@ -177,7 +202,10 @@ class Nodes:
         for name, port in zip(self.names, ports, strict=True):
             home = path / name
             home.mkdir(parents=True)
-            self._by_name[name] = Node(name, port, home, peers, plain=name == "n0")
+            self._by_name[name] = Node(
+                name, port, home, peers,
+                plain=name == "n0" and count >= PLAIN_FROM, settings={**NODE_SETTINGS, **(settings or {})},
+            )  # fmt: skip
         self.targets = {name: (HOST, node.port) for name, node in self._by_name.items()}
         self.bootstrap_servers = ",".join(peers.values())
 

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-SWITCHES: Final = ("sync_delay_us", "sync_error", "write_error", "full", "wall_shift_ms")
+SWITCHES: Final = ("sync_delay_us", "write_delay_us", "sync_error", "write_error", "full", "wall_shift_ms")
 """Each is 0 while the node is left alone."""
 COUNTS: Final = ("syncs", "syncs_delayed", "sync_errors", "write_errors", "full_refusals", "wall_shifted")
 _SLOTS: Final = {name: 8 * at for at, name in enumerate(SWITCHES + COUNTS)}

@@ -7,7 +7,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -86,14 +86,15 @@ async def run_part(
     seed: int,
     say: Say,
     tamper: Tamper | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Part:
     """Run a group of ``count`` nodes in the empty directory ``path``, load it, hurt it for so long, and judge.
 
-    The history is left in ``path`` when the run is red.
+    The history is left in ``path`` when the run is red. ``settings``: of each node's `NodeConfig`.
     """
     part = Part(count)
     began = time.monotonic()
-    nodes = Nodes(path, count)
+    nodes = Nodes(path, count, settings)
     low, more = SMALL_DISK
     small = SmallDisk(nodes["n0"].disk, low + int(more * seconds / 60))
     part.small_disk = "a tmpfs of its own" if small.mounted else "a disk that says so: mounting is not allowed here"

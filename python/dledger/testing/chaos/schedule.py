@@ -13,9 +13,12 @@ from dledger.testing.chaos.faults.damage import DAMAGE_FAULTS
 from dledger.testing.chaos.faults.disks import DISK_FAULTS
 from dledger.testing.chaos.faults.fault import Fault
 from dledger.testing.chaos.faults.links import LINK_FAULTS
+from dledger.testing.chaos.faults.power import POWER_FAULTS
 from dledger.testing.chaos.faults.processes import PROCESS_FAULTS
 
-ALL_FAULTS: Final[tuple[Fault, ...]] = (*LINK_FAULTS, *PROCESS_FAULTS, *DISK_FAULTS, *DAMAGE_FAULTS, *CLOCK_FAULTS)
+ALL_FAULTS: Final[tuple[Fault, ...]] = (
+    *LINK_FAULTS, *PROCESS_FAULTS, *POWER_FAULTS, *DISK_FAULTS, *DAMAGE_FAULTS, *CLOCK_FAULTS
+)  # fmt: skip
 TOGETHER: Final = 0.3
 """So often a fault of links comes together with one of something else."""
 

@@ -23,7 +23,8 @@ SIM, MUTANTS, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS = (
 PROMISES: Final[dict[str, Coverage]] = {
     "P1": Coverage(
         (SIM, MUTANTS, CRASHES, ERRORS, CHAOS),
-        "no power plug was pulled: power loss rests on a model of the disk, in the simulator and in the crash states; "
+        "no power plug was pulled: power loss rests on a model of the disk, in the simulator, in the crash states and "
+        "in chaos, which undoes or tears what no sync covers in the files of real nodes; "
         "a member that cuts an entry of which its disk has lost data and index, and stops with its leader before it "
         "has it again",
     ),

@@ -4,7 +4,6 @@ or with the one command that an operator has for it."""
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import subprocess
 import sys
@@ -117,7 +116,7 @@ async def wipe(scene: Scene) -> int:
         return 0
     node.signal(signal.SIGKILL)
     node.reap()
-    shutil.rmtree(node.directory)
+    node.exchange_disk()
     await scene.restart(node)
     if not await scene.nodes.until(lambda: _is_admitted(node, False), BACK_S):
         admission = (await node.status()).get("admission")
