@@ -26,7 +26,7 @@ from typing import Any
 from dledger.config import GroupConfig
 from dledger.messages.codes import Code
 from dledger.messages.entry import Entry, HardState, LogEnd, chain_is_sound
-from dledger.messages.membership import Membership
+from dledger.messages.membership import Change, Membership
 from dledger.messages.peer import (
     MemberRequest,
     MemberResponse,
@@ -43,6 +43,19 @@ from dledger.types import NO_INDEX, Index, NodeId, Role, Term
 
 def members(count: int) -> tuple[NodeId, ...]:
     return tuple(NodeId(f"n{i}") for i in range(count))
+
+
+def admit_body(node: NodeId, incarnation: int, after: int) -> bytes:
+    """An entry that admits another incarnation of ``node``."""
+    return b"admit %s %d %d" % (node.encode(), incarnation, after)
+
+
+def change_of(entry: Entry) -> Change | None:
+    """What `admit_body` says; the core is told so."""
+    if bytes(entry.body[:6]) != b"admit ":
+        return None
+    node, incarnation, after = bytes(entry.body).decode().split()[1:]
+    return Change(entry.position, Index(int(after)), NodeId(node), int(incarnation))
 
 
 class Crash(Exception):
@@ -141,7 +154,9 @@ class World:
         self.committed: list[tuple[Term, int]] = []
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
-        self._votes: dict[tuple[Term, NodeId], NodeId] = {}
+        self._votes: dict[tuple[Term, NodeId, int], NodeId] = {}
+        self._disks: list[tuple[NodeId, SimDisk]] = []
+        """Of machines that were replaced, and of those in their places: what each acknowledged was durable."""
         self._contents: dict[tuple[Index, Term], int] = {}
         self._promised = NO_INDEX
         self._read_floor: dict[int, Index] = {}
@@ -158,7 +173,7 @@ class World:
         state.disk.durable = len(state.disk.entries)  # recovery rewrites and syncs the tail (D15)
         state.node = RaftNode(
             self.config, member, state.disk.hard_state, state.disk.summary(), self.random.randrange, self.now_ms,
-            self.cache_bytes, state.disk.membership,
+            self.cache_bytes, state.disk.membership, change_of,
         )
         self._wake(member)
         for other in self.config.members:
@@ -235,6 +250,27 @@ class World:
             return False
         self.call(member, lambda node: node.propose(bodies, self.now_ms))
         return True
+
+    def admit(self, leader: NodeId, member: NodeId) -> Index | None:
+        """Have the incarnation of ``member`` that answered ``leader`` admitted, as `server.admission` does; the entry,
+        or None when it may not be now."""
+        node = self.node(leader)
+        incarnation = node.heard.get(member)
+        if node.change is not None or not self.is_open(leader) or incarnation is None:
+            return None
+        if node.membership.of(member) == incarnation:
+            return None
+        return node.end_index if self.propose(leader, admit_body(member, incarnation, node.membership.index)) else None
+
+    def replace(self, member: NodeId, incarnation: int) -> SimDisk:
+        """The machine dies and another one with an empty disk takes its place; the disk of the former."""
+        if self.members[member].node is not None:
+            self.crash(member)
+        before = self.members[member].disk
+        self.members[member].disk = SimDisk(membership=Membership(incarnation))
+        self._disks += [(member, before), (member, self.members[member].disk)]
+        self.start(member)
+        return before
 
     def read(self, member: NodeId) -> int:
         self._token += 1
@@ -430,10 +466,11 @@ class World:
             assert message.term <= disk.hard_state.term, "sent before the term was saved"
         if isinstance(message, VoteResponse) and message.result is VoteResult.ACCEPT and not message.pre_vote:
             assert disk.hard_state.voted_for == message.remote_id, "vote sent before it was saved"
-            first = self._votes.setdefault((message.request_term, sender), message.remote_id)
+            voter = (message.request_term, sender, message.incarnation)
+            first = self._votes.setdefault(voter, message.remote_id)
             assert first == message.remote_id, f"{sender} voted twice in term {message.request_term}"
         if isinstance(message, VoteRequest) and not message.pre_vote:
-            first = self._votes.setdefault((message.term, sender), sender)
+            first = self._votes.setdefault((message.term, sender, message.incarnation), sender)
             assert first == sender, f"{sender} voted twice in term {message.term}"
         is_ack = isinstance(message, PushEntryResponse) and message.type is PushType.APPEND
         if is_ack and message.code is Code.SUCCESS:
@@ -448,11 +485,12 @@ class World:
         entries = self.members[member].disk.entries
         quorum = len(self.members) // 2 + 1
         for entry in entries[len(self.committed) : index + 1]:
-            holders = sum(
-                m.disk.durable > entry.index and m.disk.entries[entry.index].chain_crc == entry.chain_crc
-                for m in self.members.values()
-            )
-            assert holders >= quorum, f"{entry} is committed on {holders} disks"
+            disks = [*self._disks, *((name, state.disk) for name, state in self.members.items())]
+            holders = {
+                name for name, disk in disks
+                if disk.durable > entry.index and disk.entries[entry.index].chain_crc == entry.chain_crc
+            }
+            assert len(holders) >= quorum, f"{entry} is committed on {holders}"
             self.committed.append((entry.term, entry.chain_crc))
         for entry in entries[max(0, index - 20) : index + 1]:
             assert self.committed[entry.index] == (entry.term, entry.chain_crc), f"{entry} was committed otherwise"

@@ -12,8 +12,12 @@ import pytest
 from dledger.batch.header import BodyHeader, Kind, encode_header
 from dledger.messages.client import AdmitRequest, ExecuteRequest
 from dledger.messages.codes import Code
-from dledger.messages.command import Admit
-from dledger.types import NodeId, Role
+from dledger.messages.command import Admit, DeleteTopic
+from dledger.messages.entry import MAGIC_NORMAL, LogEnd, stamp_all
+from dledger.messages.membership import Change
+from dledger.server.admission import change_of
+from dledger.types import Index, NodeId, Position, Role, Term
+from dledger.wire import encode_command
 
 
 def body(topic_id: int, payload: bytes = b"payload") -> bytes:
@@ -207,6 +211,46 @@ def test_of_two_admissions_that_cross_none_undoes_the_other(play: Callable[..., 
         assert all(admission(node)["admitted"] for node in group.nodes.values())
 
     play(story, 5)
+
+
+def test_the_core_is_told_of_admissions_alone_and_by_the_bytes_of_the_entry() -> None:
+    command = Admit(node_id="n1", members={"n0": 4, "n1": 900}, after=7)
+    header = encode_header(BodyHeader(Kind.COMMAND))
+    bodies = [
+        header + encode_command(command), header + encode_command(DeleteTopic(name="t")), body(1), b"", b"DB", header,
+        header + b"no command", b"x" * 3 + b"\x02" + b"y" * 80,
+    ]  # fmt: skip
+    entries = stamp_all(LogEnd(), Term(3), MAGIC_NORMAL, bodies, 1 << 20)
+    change = Change(Position(Term(3), Index(0)), Index(7), NodeId("n1"), 900)
+    assert [change_of(entry) for entry in entries] == [change] + [None] * (len(bodies) - 1)
+
+
+def test_a_kill_of_all_between_an_admission_and_its_commit_leaves_one_answer(play: Callable[..., None]) -> None:
+    """Whether it was committed is decided by what the disks have; then all members say the same."""
+
+    async def story(group: Any) -> None:
+        await fill(group)
+        wiped, other = await two_followers(group)
+        await group.stop(wiped)
+        shutil.rmtree(group.folder / wiped)
+        await group.start(wiped)
+        await group.agree()
+        leader = await group.leader()
+        await group.kill(other)
+        client = await group.client(leader)
+        late = await client.ask(AdmitRequest(node_id=NodeId(wiped), timeout_ms=300))
+        assert late.code is Code.WAIT_QUORUM_ACK_TIMEOUT, "it takes a majority without it"
+        assert leader.raft.change is not None
+        for name in list(group.nodes):
+            await group.kill(name)
+        for name in group.config.members:
+            await group.start(name)
+        assert (await admit(group, wiped)).code is Code.SUCCESS
+        await group.agree()
+        await group.until(lambda: all(admission(node)["admitted"] for node in group.nodes.values()))
+        assert not any(node.raft.change for node in group.nodes.values())
+
+    play(story)
 
 
 def test_a_lone_node_founds_its_group_alone(play: Callable[..., None]) -> None:

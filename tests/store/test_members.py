@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dledger.messages.membership import Membership
+from dledger.messages.membership import Change, Membership
 from dledger.store.memory_disk import MemoryDisk, ProcessKilled
 from dledger.store.verify import verify_store
-from dledger.types import Index, NodeId
+from dledger.types import Index, NodeId, Position, Term
 
 BOUND = ((NodeId("n0"), 5), (NodeId("n1"), (1 << 63) - 1))
 
@@ -24,7 +24,12 @@ def test_membership_of_a_new_directory_is_its_own_incarnation_and_nobody_counts(
 
 def test_membership_saved_is_there_after_a_power_cut_at_once(kit, disk):
     store = kit.open(disk)
-    for saved in (Membership(store.identity.incarnation, Index(-1), BOUND), Membership(77, Index(12), BOUND[:1])):
+    changes = (Change(Position(Term(4), Index(13)), Index(12), NodeId("n1"), 8),)
+    for saved in (
+        Membership(store.identity.incarnation, Index(-1), BOUND),
+        Membership(77, Index(12), BOUND[:1]),
+        Membership(77, Index(12), BOUND[:1], changes, Term(3)),
+    ):
         store.save_membership(saved)
         disk.reboot(power=True)
         store = kit.open(disk)

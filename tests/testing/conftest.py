@@ -31,7 +31,7 @@ class FakeNode:
         self.log = RaftLog(LogSummary(Index(0), end, tuple(terms.items()), NO_INDEX), 1 << 20)
         self.machine = SimpleNamespace(
             term=term, role=Role.CANDIDATE, voted_for=None, config=config, quorum=2, acting=None, me=name,
-            admission=Admission(name, Admission.of_all(MEMBERS)),
+            admission=Admission(name, Admission.of_all(MEMBERS), RaftLog(LogSummary(), 0)),
         )  # fmt: skip
         self.store = SimpleNamespace(
             durable=end.position, hard_state=HardState(term), begin_index=Index(0), terms=tuple(terms.items()), end=end,

@@ -88,7 +88,8 @@ class HeartBeatRequest:
 
 @frozen(kw_only=True)
 class HeartBeatResponse:
-    """``durable_index``: how far the sender's log was on its disk when it answered."""
+    """``durable_index``: how far the sender's log was on its disk when it answered. ``members_index``: the committed
+    entry by which it knows who counts."""
 
     group: str
     local_id: NodeId
@@ -98,6 +99,7 @@ class HeartBeatResponse:
     round: int = 0
     incarnation: int = 0
     durable_index: Index = NO_INDEX
+    members_index: Index = NO_INDEX
 
 
 @frozen(kw_only=True)
@@ -167,7 +169,8 @@ class LeadershipTransferResponse:
 
 @frozen(kw_only=True)
 class MemberRequest:
-    """Who are you, and which incarnations does the group consist of? ``nonce`` is drawn once in the sender's life."""
+    """Who are you, and which incarnations does the group consist of? ``nonce`` is drawn once in the sender's life.
+    ``change``: is this entry ``Admit`` of the sender's log committed?"""
 
     group: str
     local_id: NodeId
@@ -175,11 +178,13 @@ class MemberRequest:
     term: Term
     incarnation: int
     nonce: int
+    change: Position = NOWHERE
 
 
 @frozen(kw_only=True)
 class MemberResponse:
-    """``bound`` as in `Membership`, empty when the sender does not know; ``asked`` and ``nonce`` are the request's."""
+    """``bound`` as in `Membership`, empty when the sender does not know; ``asked``, ``nonce`` and ``change`` are the
+    request's."""
 
     group: str
     local_id: NodeId
@@ -192,6 +197,9 @@ class MemberResponse:
     bound: dict[str, int] = field(default_factory=dict)
     is_empty: bool = False
     """The sender has no log and never voted."""
+    change: Position = NOWHERE
+    is_committed: bool = False
+    """The sender knows that ``change`` is."""
 
 
 PeerMessage = (

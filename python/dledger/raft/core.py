@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError
-from dledger.messages.entry import HardState
+from dledger.messages.entry import Entry, HardState
 from dledger.messages.membership import Membership
 from dledger.messages.peer import PeerMessage
-from dledger.raft.admission import Admission
+from dledger.raft.admission import Admission, ChangeOf, no_change
 from dledger.raft.log import RaftLog
 from dledger.raft.quorum import quorum_size
 from dledger.raft.ready import Outbox
@@ -28,6 +28,7 @@ class Core(ABC):
         log: RaftLog,
         dice: Callable[[int], int],
         membership: Membership | None = None,
+        change_of: ChangeOf = no_change,
     ) -> None:
         if node_id not in config.members:
             raise ConfigError(f"node {node_id!r} is not a member of group {config.group!r}: {config.members}")
@@ -41,7 +42,7 @@ class Core(ABC):
             # Files of DLedger itself, adopted: nobody knows for whom this node voted then, so that vote is spent.
             self.term, self.voted_for = log.end.position.term, node_id
         self.log = log
-        self.admission = Admission(node_id, membership or Admission.of_all(config.members))
+        self.admission = Admission(node_id, membership or Admission.of_all(config.members), log, change_of)
         self.dice = dice
         self.out = Outbox()
         self.role = Role.CANDIDATE
@@ -70,6 +71,10 @@ class Core(ABC):
     def campaign(self, now_ms: int, *, transfer: bool = False, again_soon: bool = False) -> None:
         """As a candidate, ask for votes at once; ``transfer``: the leader said so, no pre-vote is needed;
         ``again_soon``: see `Candidate`."""
+
+    @abstractmethod
+    def recount(self) -> None:
+        """Others count than before."""
 
     @property
     def can_lead(self) -> bool:
@@ -112,7 +117,16 @@ class Core(ABC):
             return False
         self.log.committed_index = index
         self.out.committed = index
+        if self.admission.pending is not None and self.admission.settle():
+            self.recount()
         return True
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Put ``entries`` at the end of the log, and have them written."""
+        self.log.append(entries)
+        self.out.append.extend(entries)
+        if self.admission.note(entries):
+            self.recount()
 
     def leader_lives(self, now_ms: int) -> bool:
         """Whether a leader was heard within the shortest patience; then no other is helped (stickiness, D11)."""

@@ -58,8 +58,10 @@ class EntryDispatcher:
         """When the follower last answered anything in this term."""
         self.incarnation: int | None = None
         """The incarnation that answered; None before the first answer."""
-        self.counts = core.admission.membership.of(peer) is not None
+        self.counts = core.admission.of(peer) is not None
         """Whether what it says counts for a quorum."""
+        self.members_index = NO_INDEX
+        """The entry by which it knows who counts, as it said last."""
         self.check_round: int | None = None
         self.check_watermark = NO_INDEX
         """When the beat of that round left, the follower had acknowledged this: its answer must say no less."""

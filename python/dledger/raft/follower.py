@@ -130,8 +130,7 @@ class Follower:
             self.core.out.fact("damaged_push", leader=request.local_id, push=str(request))
             return
         if new:
-            log.append(new)
-            self.core.out.append.extend(new)
+            self.core.append(new)
         self._match(entries[-1].index, request)
         if request.type is PushType.TRUNCATE:
             self._answer(request, Code.SUCCESS, request.previous.index)
@@ -142,6 +141,7 @@ class Follower:
         core = self.core
         core.out.fact("truncate", after=after, end=core.log.end_index, term=core.term, leader=leader_id)
         core.log.truncate(after)
+        core.admission.cut(after)
         core.out.truncate_to = after
 
     def _can_write(self, entries: Sequence[Entry]) -> bool:

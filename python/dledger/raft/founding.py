@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dledger.messages.peer import MemberRequest, MemberResponse
 from dledger.raft.core import Core
-from dledger.types import NO_INDEX, NodeId
+from dledger.types import NO_INDEX, NOWHERE, NodeId, Position, Role
 
 NEVER = 1 << 62
 
@@ -40,16 +40,23 @@ class Founding:
         return not self.core.admission.membership.founded
 
     @property
+    def _asks(self) -> bool:
+        """Whether the others may know what this node does not: without a founding, or without a leader that would tell
+        whether a change in this log is committed."""
+        core = self.core
+        return self.is_open or (core.admission.pending is not None and core.role is Role.CANDIDATE)
+
+    @property
     def missing(self) -> tuple[NodeId, ...]:
         """The members that have not said anything yet."""
         return tuple(peer for peer in self.core.peers if peer not in self._said) if self.is_open else ()
 
     def deadline_ms(self) -> int:
-        return self._ask_ms if self.is_open else NEVER
+        return self._ask_ms if self._asks else NEVER
 
     def tick(self, now_ms: int) -> None:
         """Ask everybody, again and again."""
-        if not self.is_open or now_ms < self._ask_ms:
+        if not self._asks or now_ms < self._ask_ms:
             return
         core = self.core
         self._ask_ms = now_ms + (core.config.election_ms if self._told else core.config.heartbeat_ms)
@@ -63,8 +70,9 @@ class Founding:
 
     def _ask(self, peer: NodeId) -> None:
         core = self.core
-        if not self.is_open:
+        if not self._asks:
             return
+        pending = core.admission.pending
         core.send(
             MemberRequest(
                 group=core.config.group,
@@ -73,6 +81,7 @@ class Founding:
                 term=core.term,
                 incarnation=core.admission.incarnation,
                 nonce=self._nonce,
+                change=NOWHERE if pending is None else pending.position,
             )
         )
 
@@ -98,14 +107,28 @@ class Founding:
                 index=known.index,
                 bound={str(member): incarnation for member, incarnation in known.bound},
                 is_empty=core.log.end_index < 0 and core.term < 0,
+                change=request.change,
+                is_committed=self._is_committed(request.change),
             )
         )
 
-    def on_response(self, response: MemberResponse) -> None:
-        """Found the group, or learn that it was founded."""
+    def _is_committed(self, change: Position) -> bool:
+        log = self.core.log
+        is_below = NO_INDEX < change.index <= log.committed_index and log.has(change)
+        return is_below or (change != NOWHERE and change == self.core.admission.membership.position)
+
+    def on_response(self, response: MemberResponse, now_ms: int) -> None:
+        """Found the group, learn that it was founded, or that a change is committed."""
         core = self.core
-        fresh = response.asked == core.admission.incarnation and response.nonce == self._nonce
-        if not (fresh and self.is_open):
+        if response.asked != core.admission.incarnation or response.nonce != self._nonce:
+            return
+        pending = core.admission.pending
+        if pending is not None and response.is_committed and response.change == pending.position:
+            self._take_term(response, now_ms)
+            if core.role is Role.CANDIDATE:
+                core.out.fact("change_learned", of=response.local_id, index=pending.index)
+                core.commit_to(pending.index)
+        if not self.is_open:
             return
         if not response.bound:
             self._said[response.local_id] = response
@@ -115,11 +138,17 @@ class Founding:
         if response.index == NO_INDEX and self._promised not in {None, bound.get(self.founder)}:
             return  # of a founder that has lost its disk since
         if bound.get(core.me) == core.admission.incarnation:
+            self._take_term(response, now_ms)
             core.admission.bind(response.index, bound.items())
             core.out.fact("founding_learned", of=response.local_id)
         elif not self._told:
             self._told = bound.get(core.me, -1)
             core.out.fact("not_admitted", node=core.me, own=core.admission.incarnation, known=self._told)
+
+    def _take_term(self, response: MemberResponse, now_ms: int) -> None:
+        """Whoever counts by what it is told votes in no term from before that was committed."""
+        if response.term > self.core.term:
+            self.core.become_candidate(response.term, now_ms)
 
     def _found(self) -> None:
         core = self.core

@@ -141,6 +141,7 @@ class Leader:
         follower = self._follower(response.local_id, response.incarnation, now_ms)
         if response.code is Code.SUCCESS:
             follower.heard_ms = now_ms
+            follower.members_index = response.members_index
             self._check_kept(follower, response, now_ms)
             if self.dispatchers[follower.peer].counts:
                 self.reads.answered(response.local_id, response.round)
@@ -160,16 +161,28 @@ class Leader:
             self._advance(now_ms)
             self._tell_transferee()
 
-    def membership_changed(self, now_ms: int) -> None:
-        """Other incarnations count from now on."""
+    def recount(self) -> None:
+        """Others count from now on; what one said that does not count any more is void."""
         for peer, follower in self.dispatchers.items():
             follower.counts = self._counts(peer, follower.incarnation)
             if follower.counts:
                 self.acks.acknowledge(peer, follower.watermark)
+            else:
+                self.acks.forget(peer)
+                self.reads.forget(peer)
+
+    def membership_changed(self, now_ms: int) -> None:
+        """Other incarnations count from now on, and their acknowledgements with them."""
+        self.recount()
         self._advance(now_ms)
 
+    def is_known(self, members_index: Index) -> bool:
+        """Whether a quorum knows, durably, who counts by that entry: then no quorum of the living has to guess."""
+        knows = [d.counts and d.members_index >= members_index for d in self.dispatchers.values()]
+        return (self.core.admission.membership.index >= members_index) + sum(knows) >= self.core.quorum
+
     def _counts(self, peer: NodeId, incarnation: int | None) -> bool:
-        known = self.core.admission.membership.of(peer)
+        known = self.core.admission.of(peer)
         return known is not None and incarnation in {None, known} and (peer, incarnation) not in self._lost
 
     def _follower(self, peer: NodeId, incarnation: int, now_ms: int) -> EntryDispatcher:
@@ -218,8 +231,7 @@ class Leader:
         begin = core.log.end
         assert core.log.end_is_known, "the caller has not told where the log ends after a cut"
         entries = stamp_all(begin, core.term, magic, bodies, core.config.segment_bytes)
-        core.log.append(entries)
-        core.out.append.extend(entries)
+        core.append(entries)
         return entries[-1].end_pos - begin.end_pos
 
     def _dispatch(self, now_ms: int) -> None:
@@ -228,12 +240,14 @@ class Leader:
 
     def _advance(self, now_ms: int) -> None:
         """Commit what a quorum has, if it is of this term: that commits all before it (Raft paper, 5.4.2)."""
-        index = self.acks.quorum_index
+        index, members = self.acks.quorum_index, self.core.admission.membership
         if index < self.noop_index or not self.core.commit_to(index):
             return
         self.core.out.finish(self.acks.complete(index))
         self._finish_reads()
         self._dispatch(now_ms)
+        if self.core.admission.membership is not members:
+            self._advance(now_ms)  # one more counts now, and may have had more all along
 
     def _finish_reads(self) -> None:
         self.core.out.reads.extend(self.reads.done(self.core.log.committed_index))

@@ -23,6 +23,8 @@ class LogSummary:
     """Each term in the log with its first index, in order."""
     committed: Index = NO_INDEX
     """The highest index that is known to be committed."""
+    faulty: tuple[tuple[Index, Index], ...] = ()
+    """First and last entry of each run that is damaged."""
 
 
 class RaftLog:
@@ -37,7 +39,7 @@ class RaftLog:
         self.end = summary.end
         self.durable_index = self.end.position.index
         self.committed_index = summary.committed
-        self.faulty: tuple[tuple[Index, Index], ...] = ()
+        self.faulty = summary.faulty
         """First and last entry of each run that the disk does not give back; where the log ends is known anyway."""
         self.generation = 0
         """Counts truncations: a sync that began before one says nothing about what was written after it."""
@@ -95,6 +97,15 @@ class RaftLog:
         if position.index < self.begin_index or self.term_at(position.index) == position.term:
             return True
         return position.index <= self.committed_index and self._is_faulty(position.index)
+
+    def has(self, position: Position) -> bool:
+        """Whether that very entry is in the log, and sound."""
+        return self.term_at(position.index) == position.term and not self._is_faulty(position.index)
+
+    def may_hold(self, position: Position) -> bool:
+        """Whether that very entry is in the log, or one in its place that is damaged, of which nobody can tell."""
+        at = position.index
+        return self.begin_index <= at <= self.end_index and (self.term_at(at) == position.term or self._is_faulty(at))
 
     def _is_faulty(self, index: Index) -> bool:
         return any(first <= index <= last for first, last in self.faulty)

@@ -22,6 +22,7 @@ from dledger.messages.peer import (
     VoteResponse,
 )
 from dledger.raft import transfer
+from dledger.raft.admission import ChangeOf, no_change
 from dledger.raft.core import Core
 from dledger.raft.election import Candidate, answer_vote
 from dledger.raft.follower import Follower
@@ -46,8 +47,9 @@ class Machine(Core):
         dice: Callable[[int], int],
         now_ms: int,
         membership: Membership | None = None,
+        change_of: ChangeOf = no_change,
     ) -> None:
-        super().__init__(config, node_id, hard_state, log, dice, membership)
+        super().__init__(config, node_id, hard_state, log, dice, membership, change_of)
         self.transfers = TransferWatch(self)
         self.terms = TermWatch(self)
         # Short, because a pre-vote disturbs nobody; a lone node has nobody to wait for.
@@ -80,6 +82,10 @@ class Machine(Core):
         self.transfers.end()
         self.acting = leader = Leader(self, self.transfers, now_ms)
         leader.start(now_ms)
+
+    def recount(self) -> None:
+        if isinstance(self.acting, Leader):
+            self.acting.recount()
 
     def campaign(self, now_ms: int, *, transfer: bool = False, again_soon: bool = False) -> None:
         candidate = self.acting
@@ -126,7 +132,7 @@ class Machine(Core):
         elif isinstance(message, MemberRequest):
             self.founding.on_request(message)
         elif isinstance(message, MemberResponse):
-            self.founding.on_response(message)
+            self.founding.on_response(message, now_ms)
         else:
             self._on_response(message, now_ms)
 
@@ -202,6 +208,7 @@ class Machine(Core):
                 round=request.round,
                 incarnation=self.admission.incarnation,
                 durable_index=self.log.durable_index,
+                members_index=self.admission.membership.index,
             )
         )
 

@@ -9,8 +9,9 @@ from dledger.config import MIB, GroupConfig
 from dledger.errors import NotLeader
 from dledger.messages.codes import Code
 from dledger.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd
-from dledger.messages.membership import Membership
+from dledger.messages.membership import Change, Membership
 from dledger.messages.peer import PeerMessage
+from dledger.raft.admission import ChangeOf, no_change
 from dledger.raft.follower import Follower
 from dledger.raft.install import InstallMode, install_mode
 from dledger.raft.leader import Leader
@@ -18,7 +19,7 @@ from dledger.raft.log import LogSummary, RaftLog
 from dledger.raft.machine import Machine
 from dledger.raft.ready import ReadDone, Ready, SafetyViolation, TransferDone
 from dledger.raft.terms import Refused
-from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Role, Term
+from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Position, Role, Term
 
 P = ParamSpec("P")
 
@@ -40,16 +41,18 @@ class RaftNode:
         now_ms: int,
         cache_bytes: int = 32 * MIB,
         membership: Membership | None = None,
+        change_of: ChangeOf = no_change,
     ) -> None:
         """``log`` and ``membership`` tell what is on disk, all of it durable (D15); without a membership all
-        incarnations are 0 and count. ``dice(n)`` is a number from [0, n).
+        incarnations are 0 and count. ``dice(n)`` is a number from [0, n). ``change_of`` tells from an entry's bytes
+        whether it changes who counts; it is asked of every entry that is written.
 
         Raises:
             ConfigError: ``node_id`` is not a member of the group.
             SafetyViolation: the log ends before what is known to be committed.
         """
         self._log = RaftLog(log, cache_bytes)
-        self._machine = Machine(config, node_id, hard_state, self._log, dice, now_ms, membership)
+        self._machine = Machine(config, node_id, hard_state, self._log, dice, now_ms, membership, change_of)
         self._halted: SafetyViolation | None = None
 
     # ---- inputs
@@ -148,8 +151,7 @@ class RaftNode:
         """When `tick` should be called next."""
         machine = self._machine
         transfer, deadline = machine.transfers.ongoing, machine.acting.deadline_ms()
-        if machine.founding.is_open:
-            deadline = min(deadline, machine.founding.deadline_ms())
+        deadline = min(deadline, machine.founding.deadline_ms())
         return deadline if transfer is None else min(deadline, transfer.deadline_ms)
 
     def can_accept(self, size: int) -> Code:
@@ -259,6 +261,15 @@ class RaftNode:
         return self._machine.admission.is_admitted
 
     @property
+    def change(self) -> Change | None:
+        """The change of who counts in this log that is not known to be committed: at most one at a time."""
+        return self._machine.admission.pending
+
+    def is_known(self, members_index: Index) -> bool:
+        """On a leader, whether a quorum knows durably who counts by that entry."""
+        return self._leader is not None and self._leader.is_known(members_index)
+
+    @property
     def not_heard_yet(self) -> tuple[NodeId, ...]:
         """Before the group is founded: the members that this node has not heard of."""
         return self._machine.founding.missing
@@ -328,10 +339,11 @@ class RaftNode:
 
     def _set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> None:
         admission = self._machine.admission
-        if index <= admission.membership.index:
+        known, term = admission.membership, self._log.term_at(index) if index <= self._log.committed_index else None
+        if index < known.index or (index == known.index and (term is None or known.term == term)):
             return
         was = admission.is_admitted
-        admission.bind(index, bound.items())
+        admission.bind(index, bound.items(), NO_TERM if term is None else term)
         if admission.is_admitted and not was:
             self._machine.out.fact("admitted", node=self.node_id, index=index)
         if self._leader is not None:
@@ -339,6 +351,8 @@ class RaftNode:
 
     def _set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> None:
         self._log.faulty = tuple(runs)
+        self._machine.admission.damage_known()
+        self._machine.recount()
         self._machine.out.fact("faulty", runs=len(runs))
         if not self._machine.can_lead and self._leader is not None:
             self._leader.hand_over(self._machine.peers, now_ms)

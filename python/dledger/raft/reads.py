@@ -50,6 +50,10 @@ class ReadQueue:
         """``member`` still followed this leader when it answered that round."""
         self._answered[member] = max(self._answered[member], min(round_, self.round))
 
+    def forget(self, member: NodeId) -> None:
+        """``member`` does not count any more: what it answered is void."""
+        self._answered[member] = 0
+
     @property
     def quorum_round(self) -> int:
         return quorum_index(self._answered.values())

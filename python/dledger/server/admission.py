@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dledger.batch.header import BODY_HEADER_SIZE, BODY_MAGIC, Kind, decode_header
 from dledger.catalog.catalog import Catalog
 from dledger.config import GroupConfig
+from dledger.errors import ProtocolError
 from dledger.messages.client import AdmitRequest, AdmitResponse, ExecuteRequest
 from dledger.messages.codes import Code
 from dledger.messages.command import Admit
+from dledger.messages.entry import MAGIC_NORMAL, Entry
+from dledger.messages.membership import Change
 from dledger.net import Connection
 from dledger.raft.node import RaftNode
 from dledger.raft.ready import Fact
 from dledger.server.appends import Writes
 from dledger.server.driver import Driver
-from dledger.types import NodeId, Role
+from dledger.types import NO_INDEX, Index, NodeId, Role
+from dledger.wire import decode_command
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +77,25 @@ WORDS: Final = {
 WAITS_LOG_S: Final = 10.0
 """Between two lines on members that are missing before the group's founding."""
 
+KNOWN_S: Final = 0.02
+"""Between two looks at whether a quorum knows of an admission: its members say so when they answer heartbeats."""
+_COMMAND: Final = int(Kind.COMMAND)
+
+
+def change_of(entry: Entry) -> Change | None:
+    """What an entry changes of who counts, as the core asks it of every one that is written: few bytes tell that it is
+    no command."""
+    body = entry.body
+    if len(body) <= BODY_HEADER_SIZE or body[3] != _COMMAND or body[:2] != BODY_MAGIC or entry.magic != MAGIC_NORMAL:
+        return None
+    with suppress(ValueError, ProtocolError):  # else it is somebody else's body, and no command for the catalog either
+        decode_header(body)
+        command = decode_command(body[BODY_HEADER_SIZE:])
+        if isinstance(command, Admit) and command.node_id in command.members:
+            node = NodeId(command.node_id)
+            return Change(entry.position, Index(command.after), node, command.members[command.node_id])
+    return None
+
 
 def explain(fact: Fact) -> None:
     """Log a fact that is worth it."""
@@ -101,15 +126,19 @@ class Admissions:
         self._writes = writes
         self._loop = asyncio.get_running_loop()
         self._waiting: list[Waiting] = []
+        self._told = NO_INDEX
+        """The newest entry by which the catalog knows who counts that the core has been told of."""
         self._timer: asyncio.TimerHandle | None = None
+        self._look_again: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         self.applied()
         self._timer = self._loop.call_later(WAITS_LOG_S, self._look)
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._look_again):
+            if timer is not None:
+                timer.cancel()
         for waiting in list(self._waiting):
             self._answer(waiting, Code.TERM_CHANGED)
 
@@ -146,6 +175,8 @@ class Admissions:
             return Code.NOT_LEADER, f"this node does not lead; ask {raft.leader_id or 'again, there is no leader now'}"
         if not self._writes.caught_up:
             return Code.LEADER_NOT_READY, "the new leader is still catching up; ask again"
+        if raft.change is not None or self._waiting:
+            return Code.LEADER_NOT_READY, "another member is being admitted; ask again"
         if node_id == raft.node_id or node_id in raft.heard:
             return Code.SUCCESS, ""
         return Code.ILLEGAL_MEMBER_STATE, f"{node_id} has not answered this leader; start it first, then admit it"
@@ -167,13 +198,24 @@ class Admissions:
     def applied(self) -> None:
         """The catalog has taken in entries: if one of them says who counts, the core must know."""
         catalog = self._catalog
-        if catalog.members_index > self._raft.membership.index:
+        if catalog.members_index > self._told:
+            self._told = catalog.members_index
             bound = {NodeId(member): incarnation for member, incarnation in catalog.members.items()}
             now_ms = self._driver.environment.now_ms()
             self._driver.feed(self._raft.set_members, catalog.members_index, bound, now_ms)
+        if self._waiting and self._look_again is None:
+            self._answer_known()
+
+    def _answer_known(self) -> None:
+        """Answer when a quorum knows: from then on the group goes on with any quorum that lives."""
+        self._look_again = None
         for waiting in list(self._waiting):
-            if self._raft.membership.of(waiting.node_id) == waiting.incarnation:
+            if self._raft.membership.of(waiting.node_id) != waiting.incarnation:
+                continue
+            if self._raft.is_known(self._raft.membership.index):
                 self._answer(waiting, Code.SUCCESS)
+            else:
+                self._look_again = self._loop.call_later(KNOWN_S, self._answer_known)
 
     def status(self) -> dict[str, Any]:
         """For the node's status; see docs/operations.md."""

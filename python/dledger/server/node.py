@@ -14,10 +14,9 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, DiskFull, DLedgerError, StorageError
 from dledger.messages.codes import Code
-from dledger.raft.log import LogSummary
 from dledger.raft.node import RaftNode
 from dledger.raft.ready import Fact, Finished, Install, ReadDone, RoleChange, TransferDone
-from dledger.server.admission import Admissions, explain
+from dledger.server.admission import Admissions, change_of, explain
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
 from dledger.server.apply import Applier
@@ -33,7 +32,7 @@ from dledger.server.peers import Peers
 from dledger.server.reads import Reads
 from dledger.server.repair import Repairs
 from dledger.server.scrub import Scrubber
-from dledger.server.states import States, known_committed
+from dledger.server.states import States, summary_of
 from dledger.store.api import LogStore
 from dledger.store.file_store import open_store
 from dledger.store.files import Disk, RealDisk
@@ -129,15 +128,9 @@ class NodeServer:
     def _build(self) -> None:
         group, node, store, machine = self.group, self.node, self.store, self._environment
         gate = Gate(group, node, machine)
-        summary = LogSummary(
-            begin_index=store.begin_index,
-            end=store.end,
-            terms=store.terms,
-            committed=known_committed(store, self.catalog),
-        )
         self.raft = RaftNode(
-            group, node.node_id, store.hard_state, summary, machine.below, machine.now_ms(), node.cache_bytes,
-            store.membership,
+            group, node.node_id, store.hard_state, summary_of(store, self.catalog), machine.below, machine.now_ms(),
+            node.cache_bytes, store.membership, change_of,
         )  # fmt: skip
         if self._is_lost:
             self.raft.follow_only()

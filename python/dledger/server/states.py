@@ -12,6 +12,7 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import CorruptEntry
 from dledger.messages.codes import Code
 from dledger.raft.install import InstallMode
+from dledger.raft.log import LogSummary
 from dledger.raft.ready import Install, SafetyViolation
 from dledger.server.checkpoint import Checkpoints
 from dledger.server.driver import Driver
@@ -145,4 +146,15 @@ def known_committed(store: LogStore, catalog: Catalog) -> Index:
     return Index(max(store.hard_state.commit_hint, before, summed_up))
 
 
-__all__ = ["States", "known_committed"]
+def summary_of(store: LogStore, catalog: Catalog) -> LogSummary:
+    """What the core is to know of a log when its node starts."""
+    return LogSummary(
+        begin_index=store.begin_index,
+        end=store.end,
+        terms=store.terms,
+        committed=known_committed(store, catalog),
+        faulty=tuple((run.first, run.last) for run in store.recovery.faulty),
+    )
+
+
+__all__ = ["States", "known_committed", "summary_of"]

@@ -9,21 +9,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from dledger.messages.membership import Membership
+from dledger.messages.membership import Change, Membership
 from dledger.store.files import Disk
 from dledger.store.slots import SlotFile, create_slots
-from dledger.types import Index, NodeId
+from dledger.types import NO_TERM, Index, NodeId, Position, Term
 
 MEMBERS_FILE: Final = "members"
 MEMBERS_MAGIC: Final = b"DLmb"
 
 
 def pack_membership(membership: Membership) -> bytes:
-    """JSON: incarnations by name, and the entry that says so."""
+    """JSON: incarnations by name, the entry that says so, and what later entries of the log change."""
     bound = {str(member): incarnation for member, incarnation in membership.bound}
-    value = {"incarnation": membership.incarnation, "index": membership.index, "bound": bound}
+    value: dict[str, Any] = {"incarnation": membership.incarnation, "index": membership.index, "bound": bound}
+    if membership.term != NO_TERM:
+        value["term"] = membership.term
+    if membership.changes:
+        value["changes"] = [
+            [change.position.term, change.index, change.after, change.node, change.incarnation]
+            for change in membership.changes
+        ]
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -31,7 +38,11 @@ def unpack_membership(payload: bytes) -> Membership:
     """The inverse of `pack_membership`."""
     value = json.loads(payload)
     bound = tuple((NodeId(member), incarnation) for member, incarnation in sorted(value["bound"].items()))
-    return Membership(value["incarnation"], Index(value["index"]), bound)
+    changes = tuple(
+        Change(Position(Term(term), Index(index)), Index(after), NodeId(node), incarnation)
+        for term, index, after, node, incarnation in value.get("changes", ())
+    )
+    return Membership(value["incarnation"], Index(value["index"]), bound, changes, Term(value.get("term", NO_TERM)))
 
 
 class MemberFile:

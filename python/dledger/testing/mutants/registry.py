@@ -9,6 +9,7 @@ from dledger.testing.mutants.core_bugs import CORE
 from dledger.testing.mutants.edge_bugs import EDGES
 from dledger.testing.mutants.file_bugs import FILES
 from dledger.testing.mutants.limit_bugs import LIMITS
+from dledger.testing.mutants.member_bugs import MEMBERS
 from dledger.testing.mutants.node_bugs import CATALOG, CLIENT, SERVER, STORE
 from dledger.testing.mutants.plant import Mutant
 from dledger.testing.mutants.race_bugs import RACES
@@ -18,6 +19,7 @@ from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
     *RAFT, *CORE, *STORE, *FILES, *RACES, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD, *LIMITS, *BROKER,
+    *MEMBERS,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",

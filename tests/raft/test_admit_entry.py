@@ -1,0 +1,400 @@
+"""An `Admit` takes effect in two steps: in the log the former incarnation ends, by the commit the new one begins."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+from raft_bench import (
+    N0,
+    N1,
+    N2,
+    N4,
+    answer,
+    asked,
+    beat_answer,
+    config,
+    follow,
+    log_of,
+    only,
+    push,
+    pushed,
+    sent,
+    summary_of,
+    vote,
+)  # fmt: skip
+from raft_harness import SimDisk, World, admit_body, change_of
+
+from dledger.messages.codes import Code
+from dledger.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.messages.membership import Change, Membership
+from dledger.messages.peer import HeartBeatRequest, MemberRequest, MemberResponse, PushType, VoteRequest, VoteResult
+from dledger.raft import RaftNode
+from dledger.raft.ready import ReadDone
+from dledger.types import NO_INDEX, Index, NodeId, Position, Role, Term
+
+FOUNDED = ((N0, 100), (N1, 101), (N2, 102))
+NEW = 900
+
+
+def group(count: int = 3) -> World:
+    return World(count, disks=[SimDisk(membership=Membership(100 + n)) for n in range(count)])
+
+
+def replaced(world: World) -> tuple[NodeId, NodeId, NodeId, SimDisk]:
+    """Leader, another follower, and a member whose machine was replaced and has caught up; with its former disk."""
+    leader = world.elect()
+    late, other = [m for m in world.config.members if m != leader][:2]
+    assert world.propose(leader, b"a")
+    world.run_until(world.settled)
+    world.run(300)
+    before = world.replace(other, NEW)
+    world.run_until(lambda: other in world.node(leader).heard and world.settled())
+    return leader, late, other, before
+
+
+def admitted_where_late_does_not_know(world: World) -> tuple[NodeId, NodeId, NodeId, SimDisk, Index]:
+    """Leader and ``late`` commit the entry; ``late`` is cut off before it hears so; the new one applies it."""
+    leader, late, other, before = replaced(world)
+    index = world.admit(leader, other)
+    assert index is not None
+    world.run_until(lambda: world.node(leader).committed_index >= index)
+    world.isolate(late)
+    assert world.node(late).end_index >= index > world.node(late).committed_index
+    world.run_until(lambda: world.node(other).committed_index >= index)
+    bound = dict(world.node(leader).membership.bound)
+    world.call(other, lambda node: node.set_members(index, bound, world.now_ms))
+    return leader, late, other, before, index
+
+
+def test_a_replaced_machine_that_comes_back_elects_nobody_who_has_the_admission_in_the_log():
+    world = group()
+    leader, late, other, before, index = admitted_where_late_does_not_know(world)
+    assert world.propose(leader, b"acknowledged")
+    world.run_until(lambda: world.node(leader).committed_index > index)
+    world.crash(leader)
+    world.crash(other)
+    world.members[other].disk = before
+    world.heal()
+    world.start(other)
+    world.run(30_000)
+    assert world.leader is None, "neither of them has what was acknowledged"
+    world.start(leader)
+    world.run_until(lambda: world.node(late).committed_index > index)
+    assert not world.node(other).is_admitted
+
+
+def test_who_has_the_admission_in_the_log_learns_from_the_admitted_that_it_is_committed():
+    world = group()
+    leader, late, other, _, index = admitted_where_late_does_not_know(world)
+    world.crash(leader)
+    world.heal()
+    assert world.elect() in {late, other}, "the two that are left are a majority"
+    assert world.node(late).change is None
+    assert world.node(late).membership.of(other) == NEW
+    assert world.propose(world.elect(), b"on")
+    world.run_until(world.settled)
+    assert world.node(late).committed_index > index
+
+
+def test_it_is_learned_after_a_restart_too():
+    world = group()
+    leader, late, other, _, _ = admitted_where_late_does_not_know(world)
+    world.crash(leader)
+    for member in (late, other):
+        world.crash(member)
+    world.heal()
+    for member in (late, other):
+        world.start(member)
+    assert world.elect() in {late, other}
+
+
+def test_an_admission_that_was_cut_ends_nobody():
+    world = group()
+    leader, late, other, before = replaced(world)
+    world.isolate(leader)
+    index = world.admit(leader, other)
+    assert index is not None
+    assert world.node(leader).change is not None
+    assert world.node(leader).acknowledged_by(other) == NO_INDEX
+    world.crash(other)
+    world.members[other].disk = before
+    world.start(other)
+    world.run_until(lambda: world.leader in {late, other})
+    world.heal()
+    world.run_until(lambda: world.settled() and world.leader is not None)
+    assert world.node(leader).change is None
+    assert world.node(leader).membership.bound == FOUNDED
+    world.crash(late)
+    assert world.elect() in {leader, other}, "it counts the former one again"
+    for member in (leader, other):
+        world.crash(member)
+        world.start(member)
+    world.elect()
+
+
+def test_neither_incarnation_counts_for_the_admission_itself():
+    world = group()
+    leader, late, other, _ = replaced(world)
+    world.crash(late)
+    index = world.admit(leader, other)
+    assert index is not None
+    world.run(900)
+    assert world.node(leader).committed_index < index
+    world.run(5_000)
+    assert world.leader is None
+    world.start(late)
+    world.elect()
+    world.run_until(lambda: world.node(late).committed_index >= index)
+
+
+def test_the_new_one_counts_at_once_for_what_it_had_before_the_commit():
+    world = group()
+    leader, late, other, _ = replaced(world)
+    index = world.admit(leader, other)
+    assert index is not None
+    assert world.propose(leader, b"b", b"c")
+    world.run_until(lambda: world.node(leader).committed_index >= index)
+    world.crash(late)
+    world.run_until(lambda: world.node(leader).committed_index >= index + 2)
+    assert world.node(leader).acknowledged_by(other) >= index + 2
+
+
+def entries_with(*bodies: bytes, term: int = 1, after: list[Entry] | None = None) -> list[Entry]:
+    entries: list[Entry] = []
+    end = LogEnd.after(after[-1]) if after else LogEnd()
+    for body in bodies:
+        entries.append(stamp(end, Term(term), MAGIC_NORMAL, body, 1 << 20))
+        end = LogEnd.after(entries[-1])
+    return entries
+
+
+ADMIT = admit_body(N2, NEW, -1)
+CHANGE = Change(Position(Term(1), Index(1)), NO_INDEX, N2, NEW)
+
+
+def follower(entries: list[Entry], committed: int = -1, changes: tuple[Change, ...] = (), **summary) -> RaftNode:
+    log = replace(summary_of(entries, committed), **summary)
+    term = max((entry.term for entry in entries), default=Term(1))
+    return RaftNode(
+        config(), N0, HardState(term, None, Index(committed)), log, lambda n: 0, 0, 1 << 20,
+        Membership(100, NO_INDEX, FOUNDED, changes), change_of,
+    )  # fmt: skip
+
+
+def test_the_record_is_given_out_with_the_entry_and_before_it_is_written():
+    node = follower(entries_with(b"a"))
+    follow(node, 1)
+    entries = entries_with(ADMIT, after=entries_with(b"a"))
+    ready = node.step(push(PushType.APPEND, 1, (1, 0), entries), 0)
+    assert ready.append == tuple(entries)
+    assert ready.membership == Membership(100, NO_INDEX, FOUNDED, (CHANGE,)), "the driver saves it before it writes"
+    assert node.change == CHANGE
+
+
+@pytest.mark.parametrize("crashed", ["before the entry", "with the entry", "with another one in its place"])
+def test_a_restart_knows_the_change_whose_entry_the_log_holds(crashed):
+    bodies = {"before the entry": [b"a"], "with the entry": [b"a", ADMIT]}.get(crashed, [b"a"])
+    entries = entries_with(*bodies)
+    if crashed == "with another one in its place":
+        entries += entries_with(b"other", term=2, after=entries)
+    node = follower(entries, changes=(CHANGE,))
+    assert (node.change == CHANGE) is (crashed == "with the entry")
+
+
+def test_a_cut_that_a_crash_undid_leaves_the_change_in_force():
+    """The new leader's record is saved before its cut is carried out: the entry may be there again."""
+    node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
+    follow(node, 2)
+    other = entries_with(b"x", admit_body(N1, 901, -1), term=2, after=entries_with(b"a"))
+    ready = node.step(push(PushType.TRUNCATE, 2, (1, 0), other[:1]), 0)
+    node.truncated(LogEnd.after(entries_with(b"a")[0]))
+    assert ready.truncate_to == 0
+    assert node.change is None
+    ready = node.step(push(PushType.APPEND, 2, (2, 1), other[1:]), 0)
+    assert node.change is not None
+    assert node.change.node == N1
+    assert ready.membership is not None
+    again = follower(entries_with(b"a", ADMIT), changes=ready.membership.changes)
+    assert again.change == CHANGE
+
+
+def test_a_change_whose_entry_is_damaged_is_in_force_until_the_entry_is_known():
+    other = entries_with(b"a", b"b", term=1) + entries_with(b"c", term=3, after=entries_with(b"a", b"b"))
+    change = Change(Position(Term(2), Index(1)), NO_INDEX, N2, NEW)
+    node = follower(other, changes=(change,), faulty=((Index(1), Index(1)),))
+    assert node.change == change
+    node.set_faulty((), 0)
+    assert node.change is None
+
+
+def test_a_commit_binds_the_change_and_forgets_the_record():
+    node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
+    follow(node, 1)
+    ready = node.step(push(PushType.COMPARE, 1, (1, 1), commit=1), 0)
+    assert ready.membership == Membership(100, Index(1), (*FOUNDED[:2], (N2, NEW)), (), Term(1))
+    assert node.change is None
+
+
+def test_a_later_change_in_the_log_shows_that_the_one_before_it_is_committed():
+    node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
+    follow(node, 1)
+    second = entries_with(admit_body(N1, 901, 1), after=entries_with(b"a", ADMIT))
+    node.step(push(PushType.APPEND, 1, (1, 1), second), 0)
+    assert node.membership.of(N2) == NEW
+    assert node.change is not None
+    assert node.change.node == N1
+
+
+def test_of_two_changes_that_crossed_the_second_is_void():
+    node = follower(entries_with(b"a"))
+    follow(node, 1)
+    crossed = entries_with(ADMIT, admit_body(N1, 901, -1), after=entries_with(b"a"))
+    node.step(push(PushType.APPEND, 1, (1, 0), crossed, commit=2), 0)
+    assert node.membership.bound == (*FOUNDED[:2], (N2, NEW))
+    assert node.change is None
+
+
+@pytest.mark.parametrize(("who", "incarnation"), [(N2, 102), (N2, NEW), (N1, 101)])
+def test_a_vote_is_given_to_neither_while_the_change_is_pending(who, incarnation):
+    node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
+    request = replace(vote(9, (1, 5), of=who), incarnation=incarnation, pre_vote=True)
+    [answer] = node.step(request, 0).messages
+    assert (answer.result is VoteResult.REJECT_NOT_ADMITTED) is (who == N2)
+
+
+def test_a_node_that_the_change_replaces_is_not_admitted_any_more():
+    log = summary_of(entries_with(b"a", ADMIT))
+    node = RaftNode(
+        config(), N2, HardState(Term(1)), log, lambda n: 0, 0, 1 << 20,
+        Membership(102, NO_INDEX, FOUNDED, (CHANGE,)), change_of,
+    )  # fmt: skip
+    assert not node.is_admitted
+
+
+def test_a_candidate_asks_whether_its_change_is_committed_and_takes_the_term_of_who_says_so():
+    node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
+    request = only(node.tick(0), MemberRequest, N2)
+    assert request.change == CHANGE.position
+    answer = MemberResponse(
+        group="default", local_id=N2, remote_id=N0, term=Term(7), incarnation=NEW, asked=100, nonce=request.nonce,
+        index=Index(1), bound={"n0": 100, "n1": 101, "n2": NEW}, change=CHANGE.position, is_committed=True,
+    )  # fmt: skip
+    node.step(answer, 0)
+    assert (node.term, node.committed_index, node.change) == (7, 1, None)
+    assert node.membership.of(N2) == NEW
+    assert not sent(node.tick(node.deadline_ms()), MemberRequest), "nothing is left to ask"
+
+
+def test_an_answer_on_another_entry_says_nothing():
+    node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
+    request = only(node.tick(0), MemberRequest, N2)
+    answer = MemberResponse(
+        group="default", local_id=N2, remote_id=N0, term=Term(1), incarnation=NEW, asked=100, nonce=request.nonce,
+        change=Position(Term(2), Index(1)), is_committed=True,
+    )  # fmt: skip
+    node.step(answer, 0)
+    assert node.change == CHANGE
+
+
+@pytest.mark.parametrize(("position", "expected"), [((1, 1), True), ((2, 1), False), ((1, 2), False), ((-1, -1), 0)])
+def test_only_a_committed_entry_of_that_term_is_said_to_be_committed(position, expected):
+    node = follower(entries_with(b"a", ADMIT, b"c"), committed=1)
+    request = MemberRequest(
+        group="default", local_id=N1, remote_id=N0, term=Term(1), incarnation=101, nonce=3,
+        change=Position(Term(position[0]), Index(position[1])),
+    )  # fmt: skip
+    assert only(node.step(request, 0), MemberResponse).is_committed == expected
+
+
+def test_who_is_told_of_its_admission_takes_the_term_of_the_teller():
+    """It would else vote in a term from before the commit, where another quorum may have elected somebody."""
+    node = RaftNode(
+        config(), N2, HardState(Term(2)), summary_of(log_of(1)), lambda n: 0, 0, 1 << 20, Membership(NEW), change_of
+    )
+    request = only(node.tick(0), MemberRequest, N0)
+    answer = MemberResponse(
+        group="default", local_id=N0, remote_id=N2, term=Term(5), incarnation=100, asked=NEW, nonce=request.nonce,
+        index=Index(1), bound={"n0": 100, "n1": 101, "n2": NEW},
+    )  # fmt: skip
+    ready = node.step(answer, 0)
+    assert node.is_admitted
+    assert ready.hard_state is not None
+    assert ready.hard_state.term == 5
+
+
+def test_a_leader_knows_when_a_quorum_knows():
+    world = group()
+    leader, late, other, _ = replaced(world)
+    index = world.admit(leader, other)
+    assert index is not None
+    world.run_until(lambda: world.node(leader).committed_index >= index)
+    assert not world.node(leader).is_known(index)
+    world.run_until(lambda: world.node(leader).is_known(index))
+    assert world.node(late).membership.index == index
+    assert world.members[late].disk.membership.index == index, "durably"
+
+
+def leader_of_five() -> tuple[RaftNode, int]:
+    node = RaftNode(
+        config(5), N0, HardState(Term(0)), summary_of(log_of(0)), lambda n: 0, 0, 1 << 20, change_of=change_of
+    )
+    _, requests, now_ms = asked(node)
+    for _ in range(2):
+        for request in requests:
+            requests = sent(node.step(answer(request, VoteResult.ACCEPT), now_ms), VoteRequest) or requests
+    assert node.role is Role.LEADER
+    return node, now_ms
+
+
+def test_what_the_replaced_one_answered_before_serves_no_read_after():
+    node, now_ms = leader_of_five()
+    noop = node.noop_index
+    node.persisted(node.end.position, now_ms)
+    for of in (N1, N2):
+        node.step(pushed(node, of, PushType.COMPARE, 0), now_ms)
+        node.step(pushed(node, of, PushType.APPEND, noop), now_ms)
+    assert node.committed_index == noop
+    ready = node.read_index(5, now_ms)
+    round_ = only(ready, HeartBeatRequest, N4).round
+    node.step(beat_answer(node, N4, round_), now_ms)
+    node.propose([admit_body(N4, NEW, -1)], now_ms)
+    assert node.step(beat_answer(node, N1, round_), now_ms).reads == ()
+    assert node.step(beat_answer(node, N2, round_), now_ms).reads == (ReadDone(5, Code.SUCCESS, noop),)
+
+
+def test_what_the_replaced_one_acknowledged_before_commits_nothing_after():
+    node, now_ms = leader_of_five()
+    noop = node.noop_index
+    node.step(pushed(node, N4, PushType.COMPARE, 0), now_ms)
+    node.step(pushed(node, N4, PushType.APPEND, noop), now_ms)
+    node.propose([admit_body(N4, NEW, -1)], now_ms)
+    node.persisted(node.end.position, now_ms)
+    for of in (N1, N2):
+        assert node.committed_index < noop
+        node.step(pushed(node, of, PushType.COMPARE, 0), now_ms)
+        node.step(pushed(node, of, PushType.APPEND, noop), now_ms)
+    assert node.committed_index == noop
+
+
+def test_a_found_disk_of_before_does_not_vote_for_who_lacks_the_admission():
+    """Five members, the entry is on three: the former machine and one that lacks it get no third vote."""
+    world = group(5)
+    leader = world.elect()
+    a, b, lacking, other = [m for m in world.config.members if m != leader]
+    assert world.propose(leader, b"a")
+    world.run_until(world.settled)
+    world.run(300)
+    before = deepcopy(world.replace(other, NEW))
+    world.run_until(lambda: other in world.node(leader).heard and world.settled())
+    world.isolate(lacking)
+    index = world.admit(leader, other)
+    assert index is not None
+    world.run_until(lambda: all(world.node(m).committed_index >= index for m in (leader, a, b)))
+    world.crash(other)
+    world.members[other].disk = before
+    world.crash(leader)
+    world.heal()
+    world.start(other)
+    assert world.elect() in {a, b}
