@@ -200,6 +200,49 @@ def test_put_on_a_sync_master_is_ok_only_when_it_is_on_the_slaves_disk() -> None
     run(main())
 
 
+class StepLog(FakeLog):
+    """Each flush takes what was there when it began, and ends when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = threading.Semaphore(1)
+        self.begun = 0
+        """Where the log ended when the last flush began."""
+
+    def flush(self) -> None:
+        end = self.begun = self.max_offset
+        assert self.may_end.acquire(timeout=30)
+        self.flushed = end
+
+
+def test_report_after_a_flush_does_not_cover_what_came_during_it() -> None:
+    async def main() -> None:
+        master, slave = FakeLog(log_bytes(0, 1_000)), StepLog()
+        slave.may_end.release()  # of an empty log, and of what the master has
+        async with (
+            serving(master, BrokerRole.SYNC_MASTER) as service,
+            following(slave, service.accept_socket_service.port),
+        ):
+            acknowledged = lambda: [link.connection.slave_ack_offset for link in service.connections]  # noqa: E731
+            await until(lambda: acknowledged() == [1_000])
+            master.data += log_bytes(1_000, 500)
+            one = asyncio.create_task(service.handle_ha(1_500))
+            await until(lambda: slave.begun == 1_500)
+            master.data += log_bytes(1_500, 500)
+            two = asyncio.create_task(service.handle_ha(2_000))
+            await until(lambda: slave.max_offset == 2_000)
+            slave.may_end.release()
+            await until(lambda: acknowledged() != [1_000])
+            assert acknowledged() == [slave.flushed] == [1_500]
+            assert await one is HAStatus.PUT_OK
+            assert not two.done()
+            slave.may_end.release()
+            assert await two is HAStatus.PUT_OK
+            assert slave.flushed == 2_000
+
+    run(main())
+
+
 def test_put_that_no_slave_acknowledges_or_that_has_no_slave_says_so() -> None:
     async def main() -> None:
         master = FakeLog(log_bytes(0, 1_000))

@@ -35,50 +35,88 @@ def storing(doing: str, path: Path) -> Iterator[None]:
     except DLedgerError:
         raise
     except OSError as error:
-        if error.errno in FULL:
-            raise DiskFull(f"no space left to {doing} {path}: free some, or move the store") from error
-        raise StorageError(f"cannot {doing} {path}: {error.strerror}; see the system's log") from error
+        raise disk_error(doing, path, error) from error
+
+
+def disk_error(doing: str, path: Path, error: OSError) -> DLedgerError:
+    """What an error of the system means for a store."""
+    if error.errno in FULL:
+        return DiskFull(f"no space left to {doing} {path}: free some, or move the store")
+    return StorageError(f"cannot {doing} {path}: {error.strerror}; see the system's log")
 
 
 class FileHandles:
     """Open files for reading and writing, at most so many: the one that has not been used for longest is closed.
 
-    A store with thousands of queues has more files than a process may have open. Several threads may use the same ones,
-    as long as fewer than that are used between a call and the end of what is done with its answer.
+    A store with thousands of queues has more files than a process may have open: those that were used last stay so.
+    Any thread may use a file, forget it, and close all: none is closed while it is in use.
     """
 
     def __init__(self, limit: int = 256) -> None:
         self._limit = limit
         self._open: OrderedDict[Path, int] = OrderedDict()
+        self._users: dict[int, int] = {}
+        """Descriptor -> how many use it now."""
+        self._leaving: set[int] = set()
+        """Descriptors that are closed when nobody uses them any more."""
         self._lock = threading.Lock()
         weakref.finalize(self, close_all, self._open)
 
-    def get(self, path: Path) -> int:
-        """The descriptor of a file that exists; it may be closed by the next call.
+    @contextmanager
+    def using(self, doing: str, path: Path) -> Iterator[int]:
+        """The descriptor of a file that exists, which stays open up to the end of the block; errors are as `storing`'s.
 
         Raises:
-            StorageError: it cannot be opened.
+            DiskFull, StorageError: it cannot be opened, or what the block does with it failed.
         """
+        users = self._users
         with self._lock:
-            found = self._open.get(path)
-            if found is not None:
-                self._open.move_to_end(path)
-                return found
-            while len(self._open) >= self._limit:
-                os.close(self._open.popitem(last=False)[1])
-            with storing("open", path):
-                found = self._open[path] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            handle = self._get(path)
+            users[handle] = users.get(handle, 0) + 1
+        try:
+            yield handle
+        except DLedgerError:
+            raise
+        except OSError as error:
+            raise disk_error(doing, path, error) from error
+        finally:
+            with self._lock:
+                left = users[handle] = users[handle] - 1
+                if not left:
+                    del users[handle]
+                    if handle in self._leaving:
+                        self._leaving.remove(handle)
+                        os.close(handle)
+
+    def _get(self, path: Path) -> int:
+        found = self._open.get(path)
+        if found is not None:
+            self._open.move_to_end(path)
             return found
+        while len(self._open) >= self._limit:
+            self._let_go(self._open.popitem(last=False)[1])
+        with storing("open", path):
+            found = self._open[path] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return found
+
+    def _let_go(self, handle: int) -> None:
+        if handle in self._users:
+            self._leaving.add(handle)
+        else:
+            os.close(handle)
 
     def forget(self, path: Path) -> None:
         """Close a file that is going to be removed."""
-        found = self._open.pop(path, None)
-        if found is not None:
-            os.close(found)
+        with self._lock:
+            found = self._open.pop(path, None)
+            if found is not None:
+                self._let_go(found)
 
     def close(self) -> None:
         """Close all; what nobody refers to any more is closed by itself."""
-        close_all(self._open)
+        with self._lock:
+            while self._open:
+                self._let_go(self._open.popitem()[1])
 
 
 def close_all(handles: OrderedDict[Path, int]) -> None:

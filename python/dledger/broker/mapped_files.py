@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.broker.files import FileHandles, clear, make_directory, storing, sync_directory
-from dledger.errors import CorruptStore, OffsetOutOfRange, PathError
+from dledger.errors import CorruptStore, OffsetOutOfRange, PathError, StorageError
 from dledger.types import Buffer
 
 __all__ = ["MappedFileQueue", "log_names"]
@@ -46,7 +46,8 @@ class MappedFileQueue:
     """A log of bytes in ``directory``, in files of ``file_size`` bytes.
 
     When opened, everything up to the last file's end counts as written: only who knows what is in the files can say
-    where the log ends, and does so by `truncate_dirty`. While one thread appends, others may `read` and `flush`.
+    where the log ends, and does so by `truncate_dirty`. One thread appends and cuts; any others may `read`, `flush` and
+    `delete_before` meanwhile, and none of these waits for a sync but a flush, a cut and a deletion.
     """
 
     def __init__(self, directory: Path, file_size: int, handles: FileHandles | None = None) -> None:
@@ -69,11 +70,15 @@ class MappedFileQueue:
         self._starts = self._found()
         self._end = self._starts[-1] + file_size if self._starts else 0
         self._flushed = self._end
+        self._cuts = 0
+        """Number of cuts so far: a reader that met one looks again."""
         self._dirty: dict[int, None] = {}
-        self._names_changed = False
+        self._names = self._names_synced = 0
+        """Number of changes of names so far, and how many of them are on the disk."""
         self._marks = threading.Lock()
-        """Of what has to be synced."""
+        """Of what has to be synced. Held for no call of the disk."""
         self._flushing = threading.Lock()
+        """One flush at a time, and none during a cut or a deletion. Taken before `_marks`."""
         self._failed: Exception | None = None
 
     def _found(self) -> list[int]:
@@ -161,9 +166,8 @@ class MappedFileQueue:
                 self._make(start)
             part = view[: start + self.file_size - at]
             path = self.path(start)
-            handle = self._handles.get(path)
             try:
-                with storing("write", path):
+                with self._handles.using("write", path) as handle:
                     write_at(handle, part, at - start)
             finally:  # before it counts as written: a flush that takes the marks now must not be the last one for it
                 self._mark(start)
@@ -186,18 +190,29 @@ class MappedFileQueue:
             OffsetOutOfRange: not all of them are there.
             StorageError: the disk failed.
         """
-        if size < 0 or offset < self.min_offset or offset + size > self._end:
-            raise OffsetOutOfRange(
-                f"bytes {offset:,} to {offset + size:,} of {self.directory}, which has {self.min_offset:,} to "
-                f"{self._end:,}", self.min_offset, self._end,
-            )  # fmt: skip
+        while True:
+            cuts = self._cuts
+            if size < 0 or offset < self.min_offset or offset + size > self._end:
+                raise OffsetOutOfRange(
+                    f"bytes {offset:,} to {offset + size:,} of {self.directory}, which has {self.min_offset:,} to "
+                    f"{self._end:,}", self.min_offset, self._end,
+                )  # fmt: skip
+            try:
+                data = self._read(offset, size)
+            except (CorruptStore, StorageError):
+                if self._cuts == cuts and offset >= self.min_offset:
+                    raise
+                continue
+            if self._cuts == cuts:
+                return data
+
+    def _read(self, offset: int, size: int) -> bytes:
         parts = []
         while size:
             place = offset % self.file_size
             path = self.path(offset - place)
             length = min(size, self.file_size - place)
-            handle = self._handles.get(path)
-            with storing("read", path):
+            with self._handles.using("read", path) as handle:
                 data = os.pread(handle, length, place)
             if not data:
                 raise CorruptStore(f"{path} ends at byte {place:,}; somebody else cut it off")
@@ -212,18 +227,21 @@ class MappedFileQueue:
         Raises:
             StorageError: the disk failed.
         """
-        while self._starts and self._starts[-1] >= offset and not self._keeps(offset):
-            self._remove(self._starts.pop())
-        if not self._starts:
-            self._end = self._flushed = 0
-            return
-        last = self._starts[-1]
-        self._end = min(offset, last + self.file_size)
-        handle = self._handles.get(self.path(last))
-        with storing("write", self.path(last)):
-            if clear(handle, self._end - last, self.file_size):
-                self._dirty[last] = None
-        self._flushed = min(self._flushed, self._end)
+        with self._flushing:
+            self._end = min(self._end, offset)  # before the readers are told, and that before anything goes
+            self._cuts += 1
+            while self._starts and self._starts[-1] >= offset and not self._keeps(offset):
+                self._remove(self._starts.pop())
+            if not self._starts:
+                self._end = self._flushed = 0
+                return
+            last = self._starts[-1]
+            self._end = min(offset, last + self.file_size)
+            path = self.path(last)
+            with self._handles.using("write", path) as handle:
+                if clear(handle, self._end - last, self.file_size):
+                    self._mark(last)
+            self._flushed = min(self._flushed, self._end)
 
     def _keeps(self, offset: int) -> bool:
         """The one file that is left tells where an empty log goes on."""
@@ -236,16 +254,19 @@ class MappedFileQueue:
             StorageError: the disk failed.
         """
         count = 0
-        while len(self._starts) > 1 and self._starts[0] + self.file_size <= offset:
-            self._remove(self._starts.pop(0))
-            count += 1
+        with self._flushing:
+            while len(self._starts) > 1 and self._starts[0] + self.file_size <= offset:
+                self._remove(self._starts.pop(0))
+                count += 1
         return count
 
     def destroy(self) -> None:
         """Remove all files."""
-        while self._starts:
-            self._remove(self._starts.pop())
-        self._end = self._flushed = 0
+        with self._flushing:
+            self._end = self._flushed = 0
+            self._cuts += 1
+            while self._starts:
+                self._remove(self._starts.pop())
 
     def flush(self) -> None:
         """Return when everything that had been written, and every name, is on the disk.
@@ -257,11 +278,10 @@ class MappedFileQueue:
             if self._failed is not None:
                 raise self._failed
             with self._marks:
-                end, starts, names_changed = self._end, list(self._dirty), self._names_changed
+                end, starts, names = self._end, list(self._dirty), self._names
                 self._dirty.clear()
-                self._names_changed = False
             try:
-                self._sync(starts, names_changed)
+                self._sync(starts, names)
             except Exception as error:
                 self._failed = error
                 raise
@@ -269,25 +289,32 @@ class MappedFileQueue:
 
     def doubt(self, offset: int) -> None:
         """What lies from here on may not be on the disk, though it can be read: whoever wrote it ended too soon."""
-        with self._marks:
-            self._dirty.update(dict.fromkeys(start for start in self._starts if start + self.file_size > offset))
-            self._names_changed = bool(self._starts)
-        self._flushed = min(self._flushed, max(offset, self.min_offset))
+        with self._flushing:
+            with self._marks:
+                self._dirty.update(dict.fromkeys(start for start in self._starts if start + self.file_size > offset))
+                self._names += bool(self._starts)
+            self._flushed = min(self._flushed, max(offset, self.min_offset))
 
-    def _sync(self, starts: list[int], names_changed: bool) -> None:
+    def _sync(self, starts: list[int], names: int) -> None:
         for start in starts:
             path = self.path(start)
-            handle = self._handles.get(path)
-            with storing("sync", path):
+            with self._handles.using("sync", path) as handle:
                 os.fdatasync(handle)
-        if names_changed:
+        self._sync_names(names)
+
+    def _sync_names(self, names: int) -> None:
+        """Let these changes of names be on the disk. They count as that afterwards only: another thread that is about
+        to make a file behind the newest one asks."""
+        if names > self._names_synced:
             sync_directory(self.directory)
+            with self._marks:
+                self._names_synced = max(self._names_synced, names)
 
     def _mark(self, start: int, *, new: bool = False) -> None:
         """Something in this file, or its name, is not on the disk."""
         with self._marks:
             self._dirty[start] = None
-            self._names_changed |= new
+            self._names += new
 
     def parts(self, begin: int, end: int, most: int) -> Iterator[tuple[int, bytes]]:
         """The bytes of [begin, end) in pieces of at most ``most`` bytes, none over the border of a file."""
@@ -305,8 +332,7 @@ class MappedFileQueue:
         """A file gets its size before its name, and its name before the next one does: whatever happens, nobody sees a
         file that is too short, or a gap."""
         make_directory(self.directory)
-        if self._names_changed:
-            sync_directory(self.directory)
+        self._sync_names(self._names)
         path = self.path(start)
         temporary = path.with_name(f"{path.name}.tmp")
         with storing("make", path):
@@ -322,10 +348,12 @@ class MappedFileQueue:
     def _remove(self, start: int) -> None:
         path = self.path(start)
         self._handles.forget(path)
-        self._dirty.pop(start, None)
+        with self._marks:
+            self._dirty.pop(start, None)
         with storing("remove", path):
             path.unlink()
-        self._names_changed = True
+        with self._marks:
+            self._names += 1
 
 
 def write_at(handle: int, data: memoryview, place: int) -> None:

@@ -8,6 +8,7 @@ made again from the log.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -69,6 +70,9 @@ class MessageStore:
             raise PathError(f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log")
         make_directory(root)
         self.root = root
+        self.lent_to: int | None = None
+        """The only thread that may dispatch, flush, look into queues and index, and delete; None: whichever does so
+        alone. Appending to `log`, flushing and reading it is open to others meanwhile."""
         self._lock = StoreLock(root)
         try:
             self._abort, self._checkpoint_file = AbortFile(root), CheckpointFile(root)
@@ -141,6 +145,10 @@ class MessageStore:
         self.reput.offset = found.end
         return found
 
+    def _check_thread(self) -> None:
+        is_mine = self.lent_to in (None, threading.get_ident())
+        assert is_mine, f"{self.root}: queues and index belong to the thread that dispatches"
+
     def put_messages(self, messages: Iterable[Message], *, stamped: bool = False) -> list[Placed]:
         """Put messages, all or none, and dispatch them; see `CommitLog.put_messages`.
 
@@ -169,6 +177,7 @@ class MessageStore:
         Raises:
             FormatError: the log has something else than messages there.
         """
+        self._check_thread()
         reput = self.reput
         reput.catch_up(self.log.files, None if most is None else reput.offset + most)
         self.log.store_timestamp = max(self.log.store_timestamp, reput.store_timestamp)
@@ -180,6 +189,7 @@ class MessageStore:
 
     def messages(self, topic: str, queue_id: int, queue_offset: int, count: int = 32) -> list[Message]:
         """Up to ``count`` messages of a queue from an offset on, or from its first one; none at its end."""
+        self._check_thread()
         queue = self.queues.get(topic, queue_id)
         if queue is None or queue_offset >= queue.max_offset:
             return []
@@ -194,6 +204,7 @@ class MessageStore:
         Args:
             begin, end: store times in milliseconds, both included.
         """
+        self._check_thread()
         found = []
         for place in [] if self.index is None else self.index.lookup(topic, key, begin, end):
             if self.log.min_offset <= place < self.log.max_offset:
@@ -207,6 +218,7 @@ class MessageStore:
     def delete_before(self, physical_offset: int) -> int:
         """Remove commit log files that end at or before this place, and what queues and index have of them; how many
         commit log files."""
+        self._check_thread()
         count = self.log.files.delete_before(physical_offset)
         begin = self.log.min_offset
         self.queues.delete_before(begin)
@@ -220,6 +232,7 @@ class MessageStore:
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.
         """
+        self._check_thread()
         physic, logics = self.log.store_timestamp, self.reput.store_timestamp
         self.log.flush()
         self.queues.flush()

@@ -64,6 +64,7 @@ class ReputMessageService:
             raise self.error
 
     def _run(self) -> None:
+        self._store.lent_to = threading.get_ident()
         try:
             due = time.monotonic() + self._checkpoint_s
             while not self._stopped.is_set():
@@ -77,6 +78,8 @@ class ReputMessageService:
         except Exception as error:  # handed to whoever stops the service
             self.error = error
             self._on_error()
+        finally:
+            self._store.lent_to = None
 
     def _dispatch_slice(self) -> bool:
         """Dispatch a little; whether there was anything."""

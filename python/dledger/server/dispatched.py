@@ -8,13 +8,14 @@ the mark is missing or damaged, the log begins behind it, or queues and index ar
 A log that goes on behind an old plain commit log (`dledger.broker.old_commit_log`) has that one's messages in the same
 queues and the same index: they are put first, then the entries.
 
-Everything here blocks; one thread at a time has it.
+Everything here blocks, and belongs to the thread that has opened it.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -104,6 +105,10 @@ class Dispatched:
         """Up to here all was put once, whatever has to be put again before that."""
         self._has_mark = False
         self._is_open = False
+        self._thread = threading.get_ident()
+
+    def _check_thread(self) -> None:
+        assert threading.get_ident() == self._thread, f"{self._root}: another thread has opened these files"
 
     def open(self, store: LogStore) -> None:
         """Bring the files to a state that is whole up to `next_index`.
@@ -112,6 +117,7 @@ class Dispatched:
             PathError: the folder cannot be used, or the old commit log is not as it was adopted.
             DiskFull, StorageError: the disk failed.
         """
+        self._thread = threading.get_ident()
         make_directory(self._root)
         old = OldCommitLog.find(self._directory, lock=self._with_lock)
         if old is not None and store.begin.end_pos != old.divided_offset and not old.is_gone:
@@ -214,6 +220,7 @@ class Dispatched:
         """
         old, reput = self.old, self._reput
         assert old is not None
+        self._check_thread()
         reput.offset, reason = max(self._old_at, old.min_offset), "a message without its end"
         before = reput.offset
         try:
@@ -235,6 +242,7 @@ class Dispatched:
         Raises:
             DiskFull, StorageError: the disk failed.
         """
+        self._check_thread()
         old = self.old
         if old is None or old.is_gone:
             return False
@@ -259,6 +267,7 @@ class Dispatched:
             DiskFull: nothing of it counts; calling again puts it all.
             StorageError: the disk failed.
         """
+        self._check_thread()
         requests: list[DispatchRequest] = []
         message = self._dispatcher.message
         for entry in entries:
@@ -286,6 +295,7 @@ class Dispatched:
 
     def start_anew(self, store: LogStore, reason: str) -> None:
         """Make everything again, from the first kept entry on."""
+        self._check_thread()
         self.index.close()
         self._start_anew(store, reason)
 
@@ -295,6 +305,7 @@ class Dispatched:
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.
         """
+        self._check_thread()
         at = Index(self.next_index - 1)
         here, known = (at, self._end_pos), (self._marked, self._marked_pos)
         if at > durable or here < known or (here == known and self._has_mark):
@@ -321,6 +332,7 @@ class Dispatched:
 
     def delete_before(self, pos: int) -> None:
         """The log begins at this position now."""
+        self._check_thread()
         self.queues.delete_before(pos)
         self.index.delete_before(pos)
 

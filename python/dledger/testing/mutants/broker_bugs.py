@@ -50,4 +50,69 @@ BROKER: Final = (
         "a look for an entry beside a cut or retention is reported as damage",
         "tests/store/test_store_parts.py",
     ),
+    Mutant(
+        "slave-reports-what-came-meanwhile", "D1 B5", "broker.follow", "Follower._flush",
+        "        end = self._log.max_offset\n"
+        "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n        return end",
+        "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n"
+        "        return self._log.max_offset",
+        "a sync master is told that what came during a flush is on the slave's disk",
+        "tests/broker/test_broker_ha.py",
+    ),
+    Mutant(
+        "slave-forgets-a-failed-flush", "D2 B10", "broker.follow", "Follower._flush_log",
+        "self._failed = error",
+        "self._failed = None",
+        "a flush that failed is tried again, succeeds, and tells nothing",
+        "tests/broker/test_broker_ha.py",
+    ),
+    Mutant(
+        "mapped-marks-before-the-write", "D2 B5", "broker.mapped_files", "MappedFileQueue.append",
+        "            try:\n"
+        "                with self._handles.using(\"write\", path) as handle:\n"
+        "                    write_at(handle, part, at - start)\n"
+        "            finally:  # before it counts as written: a flush that takes the marks now must not be the last "
+        "one for it\n"
+        "                self._mark(start)",
+        "            self._mark(start)\n"
+        "            with self._handles.using(\"write\", path) as handle:\n"
+        "                write_at(handle, part, at - start)",
+        "a write beside a flush is not synced by the next one",
+        "tests/broker/test_broker_threads.py",
+    ),
+    Mutant(
+        "mapped-cut-beside-a-flush", "D2 B5", "broker.mapped_files", "MappedFileQueue.truncate_dirty",
+        "with self._flushing:",
+        "with threading.Lock():",
+        "what is written again after a cut counts as durable by a flush from before",
+        "tests/broker/test_broker_threads.py",
+    ),
+    Mutant(
+        "mapped-name-before-its-predecessors", "B13", "broker.mapped_files", "MappedFileQueue._make",
+        "self._sync_names(self._names)",
+        "self._sync_names(self._names - 1)",
+        "a power cut leaves a log with a file missing in its middle",
+        "tests/broker/test_broker_threads.py",
+    ),
+    Mutant(
+        "mapped-read-beside-a-cut", "B7", "broker.mapped_files", "MappedFileQueue.read",
+        "            if self._cuts == cuts:\n                return data",
+        "            if self._cuts >= cuts:\n                return data",
+        "a reader gets some bytes from before a cut and some from after it",
+        "tests/broker/test_broker_threads.py",
+    ),
+    Mutant(
+        "handles-closed-in-use", "B7", "broker.files", "FileHandles._let_go",
+        "if handle in self._users:",
+        "if handle in self._leaving:",
+        "a descriptor is closed and given to another file while a thread reads or writes by it",
+        "tests/broker/test_broker_threads.py",
+    ),
+    Mutant(
+        "store-flushed-by-another-thread", "B13", "broker.message_store", "MessageStore.flush",
+        "        self._check_thread()\n",
+        "",
+        "two threads write queues, index and checkpoint at once",
+        "tests/broker/test_broker_threads.py",
+    ),
 )
