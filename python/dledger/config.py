@@ -185,9 +185,16 @@ class NodeConfig:
     disk_reserve_bytes: int = 64 * MIB
     """Writes are refused when less than this is free."""
     max_connections: int = 4096
-    """More are closed at once."""
+    """Connections of clients. One more takes the place of those that have been idle longest, and is refused where none
+    is idle. Members of the group always get in."""
+    max_connections_per_address: int = 1024
+    """Of these, connections from one address, in the same way. A Spark worker has one or two to each node."""
+    client_idle_ms: int = 600_000
+    """A client's connection is closed after this time without a request or one that waits; the client opens another one
+    when it needs it. 0: never; nor on a node with ``idle_timeout_ms``, for which an open connection is use."""
     max_client_bytes: int = 64 * MIB
-    """Unanswered request bytes of all clients; more are not read until some are answered."""
+    """Request bytes of all clients that are unanswered or still on their way; more are not read until some are
+    answered."""
     cache_bytes: int = 32 * MIB
     """Newest entries kept in memory for followers and tailing readers."""
     checkpoint_bytes: int = 256 * MIB
@@ -222,6 +229,8 @@ class NodeConfig:
             raise ConfigError("hold_retention_ms and hold_retention_bytes must be 0 or more")
         if self.scrub_bytes_per_s < 0 or self.scrub_pause_ms < 0:
             raise ConfigError("scrub_bytes_per_s and scrub_pause_ms must be 0 or more")
+        if min(self.max_connections, self.max_connections_per_address) < 1 or self.client_idle_ms < 0:
+            raise ConfigError("max_connections and max_connections_per_address: 1 or more; client_idle_ms: 0 or more")
         if self.checkpoint_entries < 1:
             raise ConfigError(f"checkpoint_entries {self.checkpoint_entries}: at least 1")
         for hour in filter(None, self.delete_when.split(";")):

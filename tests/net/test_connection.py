@@ -15,8 +15,9 @@ from dledger.messages.client import AppendRequest, AppendResponse, StatusRequest
 from dledger.messages.codes import Code
 from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.net import Connection, Handlers, Limits, Listener, Patience, connect, listen, run
-from dledger.net.connection import JOIN_BYTES, OnConnection, joined
+from dledger.net.handlers import OnConnection
 from dledger.net.loop import loop_factory
+from dledger.net.pieces import JOIN_BYTES, joined
 from dledger.wire import encode
 
 HELLO = b"".join(encode(HelloRequest(), 1))
@@ -50,12 +51,25 @@ class Node:
         self.frames.append((request_id, message, bytes(payload)))
         if not self.quiet:
             if isinstance(message, HelloRequest):
-                connection.send(HelloResponse(code=Code.SUCCESS), request_id)
+                self.welcome(connection, request_id, message)
             elif isinstance(message, AppendRequest):
                 connection.send(AppendResponse(code=Code.SUCCESS, base_offset=len(payload)), request_id)
             elif isinstance(message, StatusRequest):
                 connection.send(StatusResponse(code=Code.SUCCESS, status={"x": b"y" * 60_000}), request_id)
         self.changed.set()
+
+    def welcome(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
+        assert self.listener is not None
+        places = self.listener.places
+        if message.node_id:
+            places.seat_member(message.node_id, connection)
+        elif full := places.refusal(connection):
+            connection.send(HelloResponse(code=Code.LEADER_PENDING_FULL, message=full), request_id)
+            connection.close()
+            return
+        else:
+            places.seat_client(connection)
+        connection.send(HelloResponse(code=Code.SUCCESS), request_id)
 
     def on_batch_end(self, connection: Connection) -> None:
         self.on_measure(connection)
@@ -262,6 +276,7 @@ def test_too_many_connections_are_refused_and_the_others_live() -> None:
         for caller in callers:
             await caller.open(address)
         await callers[2].until(lambda: len(callers[2].closed) == 1)
+        assert "max_connections of the node" in callers[2].answers[0][1].message
         for caller in callers[:2]:
             await caller.until(lambda caller=caller: len(caller.answers) == 1)  # type: ignore[misc]
         assert node.listener is not None
@@ -296,6 +311,78 @@ def test_who_does_not_take_answers_is_not_read_from(loop: str) -> None:
             assert most < 4 << 20
 
     with_node(work, loop)
+
+
+def unfinished(size: int) -> bytes:
+    """A hello, and a request of which the last byte is missing."""
+    return HELLO + b"".join(encode(AppendRequest(), 1, [bytes(size)]))[:-1]
+
+
+def test_unfinished_requests_take_no_more_memory_than_the_budget_and_hold_up_no_small_one() -> None:
+    """Neither a client with small requests nor a member waits for those who begin large frames and do not end them."""
+
+    async def work(node: Node) -> None:
+        address = await node.open(max_bytes=16 << 20, stall_s=1000.0, pressed_s=1000.0)
+        assert node.listener is not None
+        inflow = node.listener.inflow
+        slow = [dial(address) for _ in range(30)]
+        for sock in slow[:3]:
+            await asyncio.to_thread(sock.sendall, unfinished(4 << 20))
+        for sock in slow[3:]:
+            sock.sendall(unfinished(4 << 20)[:200])
+        await node.until(lambda: len(node.frames) == 30)
+        good, member = Caller(), Caller()
+        await good.open(address)
+        assert good.connection is not None
+        for number in range(10):
+            good.connection.send(StatusRequest(), number)
+        await good.until(lambda: len(good.answers) == 11)
+        assert inflow.used <= 17 << 20, "and the first bytes of those that wait"
+        assert inflow.waiting >= 25
+        (await member.open(address, hello=False)).send(HelloRequest(node_id="n1"), 0)
+        assert member.connection is not None
+        member.connection.send(AppendRequest(), 1, [bytes(7 << 20)])
+        await member.until(lambda: len(member.answers) == 2)
+        for sock in slow:
+            sock.close()
+        await node.until(lambda: len(node.closed) == 30)
+        assert (inflow.used, inflow.waiting) == (0, 0)
+
+    with_node(work)
+
+
+def test_large_requests_that_had_to_wait_are_taken_when_others_have_ended() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open(max_bytes=5 << 20)
+        assert node.listener is not None
+        callers = [Caller() for _ in range(8)]
+        for number, caller in enumerate(callers):
+            (await caller.open(address)).send(AppendRequest(), 1, [bytes([number]) * (4 << 20)])
+        for caller in callers:
+            await caller.until(lambda caller=caller: len(caller.answers) == 2)  # type: ignore[misc]
+        taken = sorted(payload for _, message, payload in node.frames if isinstance(message, AppendRequest))
+        assert taken == [bytes([number]) * (4 << 20) for number in range(8)]
+        assert node.listener.inflow.used == 0
+
+    with_node(work)
+
+
+def test_a_client_that_is_idle_too_long_is_closed_and_one_that_waits_for_an_answer_is_not() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open(idle_s=0.05, sweep_s=0.01)
+        idle, waiting = Caller(), Caller()
+        await waiting.open(address)
+        await waiting.until(lambda: len(waiting.answers) == 1)
+        node.quiet = True
+        assert waiting.connection is not None
+        waiting.connection.send(StatusRequest(), 7)
+        await node.until(lambda: len(node.frames) == 2)
+        node.quiet = False
+        await idle.open(address)
+        await idle.until(lambda: len(idle.closed) == 1)
+        assert not waiting.closed
+
+    with_node(work)
 
 
 def test_paused_reading_stops_frames_until_it_is_resumed() -> None:

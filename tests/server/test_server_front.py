@@ -10,6 +10,7 @@ import pytest
 from elections import SLOW_VOTES
 
 from dledger.batch.header import BodyHeader, Kind, encode_header
+from dledger.client import AsyncClient
 from dledger.messages.client import AppendRequest, FetchResponse, StatusRequest, TransferRequest
 from dledger.messages.codes import Code
 from dledger.messages.hello import HelloRequest, HelloResponse
@@ -145,11 +146,41 @@ def test_more_connections_than_allowed_are_closed(play: Callable[..., None]) -> 
     async def story(group: Any) -> None:
         first = await group.client()
         second = await group.client()
-        assert await talk(group.nodes["n0"].port, b"".join(encode(HelloRequest(), 1))) == b""
+        refused = await talk(group.nodes["n0"].port, b"".join(encode(HelloRequest(), 1)))
+        assert b"max_connections of the node" in refused
         assert (await first.ask(StatusRequest())).code is Code.SUCCESS
         assert (await second.ask(StatusRequest())).code is Code.SUCCESS
 
     play(story, 1, max_connections=2)
+
+
+def test_members_come_and_go_while_clients_have_all_places(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        leader = await group.leader()
+        clients = [await group.client(leader) for _ in range(2)]
+        name = (await group.follower()).node.node_id
+        await group.kill(name)
+        await group.start(name)
+        await group.until(lambda: leader.peers.connected()[name])
+        await group.until(lambda: all(group.nodes[name].peers.connected().values()))
+        await group.until(lambda: group.nodes[name].raft.leader_id == leader.node.node_id)
+        for client in clients:
+            assert (await client.ask(StatusRequest())).code is Code.SUCCESS
+
+    play(story, 3, max_connections=2)
+
+
+def test_a_client_that_was_closed_as_idle_goes_on_without_an_error(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        leader = await group.leader()
+        async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
+            await client.create_topic("t")
+            await client.append("t", [b"before"])
+            await group.until(lambda: not leader.front.clients)
+            await client.append("t", [b"after"])
+            assert await client.end_offsets("t") == {0: 2}
+
+    play(story, 1, client_idle_ms=50)
 
 
 def test_status_requests_do_not_count_as_use(play: Callable[..., None]) -> None:

@@ -8,92 +8,64 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import ssl
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from dledger.config import MIB
 from dledger.errors import ProtocolError, Unavailable
 from dledger.messages.hello import HelloRequest
 from dledger.net.address import split_address, tune
-from dledger.types import Buffer
-from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, Message, decode, encode
+from dledger.net.handlers import Handlers, OnClose, OnConnection, OnFrame, grow_receive_buffer, ignore, receive_buffer
+from dledger.net.inflow import PRESSED_READ_BYTES, Inflow
+from dledger.net.outgoing import WRITE_HIGH_BYTES, Outgoing
+from dledger.net.seldom import Seldom
+from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, decode
 
 log = logging.getLogger("dledger.net")
 
-RECEIVE_BYTES: Final = 256 << 10
-"""The receive buffer: one per thread, not per connection, because a read is parsed before the next one begins."""
-JOIN_BYTES: Final = 16 << 10
-"""Buffers below this are joined before they are written: a copy is cheaper than a piece of a scattered write."""
-MOST_PIECES: Final = 512
-"""Buffers in one call of the kernel; it takes 1024."""
-WRITE_HIGH_BYTES: Final = 1 * MIB
-"""Unsent bytes from which a connection counts as slow: `drain` waits, and one that we accepted is not read from."""
 SHUTDOWN_S: Final = 1.0
 """How long a connection under TLS that is closed waits for the other side to close it too, which may be silent."""
 
-OnFrame = Callable[["Connection", int, Any, memoryview], None]
-OnConnection = Callable[["Connection"], None]
-OnClose = Callable[["Connection", Exception | None], None]
-_thread = threading.local()
-
-
-def _receive_buffer() -> memoryview:
-    buffer: memoryview | None = getattr(_thread, "buffer", None)
-    if buffer is None:
-        buffer = _thread.buffer = memoryview(bytearray(RECEIVE_BYTES))
-    return buffer
-
-
-def _ignore(connection: Connection) -> None:
-    """Nothing to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handlers:
-    """What a connection tells its owner.
-
-    ``on_frame`` gets the request id, the message and its payload, which nobody else changes or reuses; ``on_batch_end``
-    comes after the last frame of each read; ``on_close`` comes once.
-    """
-
-    on_frame: OnFrame
-    on_close: OnClose
-    on_open: OnConnection = _ignore
-    on_batch_end: OnConnection = _ignore
-
-
-class Connection(asyncio.BufferedProtocol):
+class Connection(Outgoing, asyncio.BufferedProtocol):
     """Frames both ways. Made by `dledger.net.listen` and `connect`.
 
     Attributes:
         context: whatever the owner wants to remember of this connection.
-        opened_at, received_at: loop times in seconds of its begin and of the last byte.
+        host: the other side's, without its port.
+        opened_at: loop time in seconds of its begin.
+        idle_since: as `look_idle` found it.
+        received: bytes so far.
         said_hello: whether an accepted connection has sent its first frame.
+        is_member: it is another member's, so no budget of clients applies to it.
     """
 
-    def __init__(self, handlers: Handlers, limits: Limits, accepted: bool) -> None:
+    def __init__(
+        self,
+        handlers: Handlers,
+        limits: Limits,
+        accepted: bool,
+        inflow: Inflow | None = None,
+        seldom: Seldom | None = None,
+    ) -> None:
+        """``inflow``: what frames under way count against; ``seldom``: who logs what the other side does wrong."""
+        super().__init__()
         self.context: Any = None
-        self.peer_name = "?"
-        self.opened_at = self.received_at = 0.0
+        self.peer_name = self.host = "?"
+        self.opened_at = self.idle_since = 0.0
+        self.received = 0
         self.said_hello = not accepted
+        self.is_member = False
         self._handlers = handlers
         self._accepted = accepted
-        self._reader = FrameReader(limits, HELLO_LIMITS if accepted else None)
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._out: list[Buffer] = []
-        self._queued = 0
-        self._descriptor = -1
-        self._write_paused = False
+        self._inflow = inflow
+        self._seldom = seldom
+        self._reader = FrameReader(limits, HELLO_LIMITS if accepted else None, self._admits if inflow else None)
+        self._holds = 0
+        """What `Inflow` has noted."""
+        self._asked = self._seen_asked = 0
         self._read_paused = False
         self._frames: list[Frame] = []
         self._again: asyncio.Handle | None = None
-        self._drained: list[asyncio.Future[None]] = []
         self._closed = self._loop.create_future()
         self._error: Exception | None = None
 
@@ -108,24 +80,25 @@ class Connection(asyncio.BufferedProtocol):
             if transport.get_extra_info("sslcontext") is None:  # else only the transport may write to it
                 self._descriptor = sock.fileno()
         self.peer_name = _name(transport.get_extra_info("peername"))
-        self.opened_at = self.received_at = self._loop.time()
+        self.host = self.peer_name.rpartition(":")[0] or "?"
+        self.opened_at = self.idle_since = self._loop.time()
         self._handlers.on_open(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         wanted = self._reader.wanted
         if wanted is not None:
             return wanted
-        buffer, rest = _receive_buffer(), self._reader.rest
+        buffer, rest = receive_buffer(), self._reader.rest
         if not rest:
-            return buffer
+            pressed = self._inflow is not None and self._inflow.is_pressed
+            return buffer[:PRESSED_READ_BYTES] if pressed else buffer
         if len(rest) >= len(buffer) // 2:  # a header near its limit
-            buffer = memoryview(bytearray(2 * len(rest)))
-            _thread.buffer = buffer
+            buffer = grow_receive_buffer(2 * len(rest))
         buffer[: len(rest)] = rest
         return buffer[len(rest) :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.received_at = self._loop.time()
+        self.received += nbytes
         reader = self._reader
         try:
             if reader.wanted is not None:
@@ -134,10 +107,48 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 self._frames.append(frame)
             else:
-                reader.parse(_receive_buffer()[: len(reader.rest) + nbytes], self._frames)
+                reader.parse(receive_buffer()[: len(reader.rest) + nbytes], self._frames)
             self._dispatch()
         except ProtocolError as error:
             self.fail(error)
+        if self._inflow is not None and (self._holds or reader.in_frame):
+            self._note(self._inflow)
+
+    def _note(self, inflow: Inflow) -> None:
+        """Let the budget know what is here and not taken."""
+        holds = 0 if self.is_member or self.closing else self._reader.held
+        if self._frames and not self.is_member:
+            holds += sum(len(frame.header) + len(frame.payload) for frame in self._frames)
+        if holds != self._holds:
+            self._holds = holds
+            inflow.note(self, holds)
+        if self._reader.refused:
+            self._read_or_not()
+
+    def _admits(self, size: int) -> bool:
+        return self.is_member or self._inflow is None or self._inflow.admits(self, size)
+
+    def become_member(self) -> None:
+        """It is a member's: no budget of clients applies to what it sends, from what came right behind its hello on."""
+        self.is_member = True
+        if self._inflow is not None:
+            self._inflow.forget(self)
+            self._holds = 0
+        if self._reader.refused:
+            self._loop.call_soon(self.proceed)
+
+    def proceed(self) -> None:
+        """The budget may have room for the frame that it had none for."""
+        if self.closing:
+            return
+        rest, self._reader.refused = self._reader.rest, False
+        try:
+            self._reader.parse(memoryview(rest), self._frames)
+        except ProtocolError as error:
+            self.fail(error)
+        if self._inflow is not None:
+            self._note(self._inflow)
+        self._go_on()
 
     def _dispatch(self) -> None:
         """Hand out what was received. Frames that are not wanted yet stay, and nothing more is read."""
@@ -159,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the owner wants no more, or the other side takes no answers and so may not ask."""
         if self._read_paused or self._again is not None:
             return True
-        return self._accepted and (self._write_paused or self._queued > WRITE_HIGH_BYTES)
+        return self._accepted and self.takes_no_answers
 
     def _go_on(self) -> None:
         """Hand out frames that stayed, in the next turn, if they are wanted now."""
@@ -168,12 +179,18 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._read_or_not()
 
+    def _was_sent(self) -> None:
+        if self._frames:
+            self._go_on()  # frames stayed because too much was unsent, which the kernel may have taken at once
+
     def _dispatch_again(self) -> None:
         self._again = None
         try:
             self._dispatch()
         except ProtocolError as error:
             self.fail(error)
+        if self._inflow is not None and self._holds:
+            self._note(self._inflow)
         self._read_or_not()
 
     def _take(self, frame: Frame) -> None:
@@ -182,6 +199,7 @@ class Connection(asyncio.BufferedProtocol):
             if not isinstance(message, HelloRequest):
                 raise ProtocolError(f"the first frame is {type(message).__name__}, not HelloRequest")
             self.said_hello = True
+        self._asked += 1
         if not self.closing:
             self._handlers.on_frame(self, frame.request_id, message, frame.payload)
 
@@ -191,11 +209,7 @@ class Connection(asyncio.BufferedProtocol):
             self._read_or_not()  # who does not take answers may not ask more
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        waiting, self._drained = self._drained, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        self._let_drain()
         self._go_on()
 
     def eof_received(self) -> bool:
@@ -211,6 +225,8 @@ class Connection(asyncio.BufferedProtocol):
         self._out.clear()
         self._frames.clear()
         self._queued = 0
+        if self._inflow is not None:
+            self._inflow.forget(self)
         self.resume_writing()
         if not self._closed.done():
             self._closed.set_result(None)
@@ -219,76 +235,18 @@ class Connection(asyncio.BufferedProtocol):
     # the owner's side
 
     @property
-    def closing(self) -> bool:
-        """Whether it is closed or about to be: nothing more can be sent."""
-        return self._transport is None or self._transport.is_closing()
+    def is_kept_waiting(self) -> bool:
+        """Whether it is this side that reads no further."""
+        return self._read_paused or self._again is not None or self._reader.refused
 
-    @property
-    def unsent_bytes(self) -> int:
-        """Bytes handed to `send` that the kernel has not taken yet."""
-        return self._queued + (self._transport.get_write_buffer_size() if self._transport else 0)
+    def now_s(self) -> float:
+        """The loop's time."""
+        return self._loop.time()
 
-    def stalled_since(self, time_s: float) -> bool:
-        """Whether half a frame is here, we read, and nothing has come since this loop time."""
-        return self._reader.in_frame and self.received_at < time_s and not self._held_back
-
-    def send(self, message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()) -> None:
-        """Send a frame at the end of this turn of the loop. Its buffers must not change until they are sent. Does
-        nothing on a closed connection: its owner hears that from ``on_close``.
-
-        Raises:
-            ProtocolError: a field's value has no form on the wire.
-        """
-        self.send_frame(encode(message, request_id, payload))
-
-    def send_frame(self, frame: Sequence[Buffer]) -> None:
-        """`send` for a frame that is encoded already."""
-        if self.closing:
-            return
-        if not self._out:
-            self._loop.call_soon(self.flush)
-        self._out += frame
-        self._queued += sum(map(len, frame)) if len(frame) > 1 else len(frame[0])
-
-    def flush(self) -> None:
-        """Hand to the kernel what `send` has collected, now instead of at the end of the turn."""
-        out, size = self._out, self._queued
-        if not out:
-            return
-        self._out, self._queued = [], 0
-        if self.closing:
-            return
-        transport = cast(asyncio.Transport, self._transport)
-        pieces: list[Buffer] = out if len(out) == 1 else [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
-        if transport.get_write_buffer_size() == 0:
-            pieces = self._write_now(pieces)
-        if pieces:
-            transport.writelines(pieces)
-        if self._frames:
-            self._go_on()  # frames stayed because too much was unsent, which the kernel may have taken at once
-
-    def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
-        """Give the kernel what it takes at once, and return the rest. The loop itself would write at the end of its
-        turn: behind whatever else is to be done in it, a write to the disk for one."""
-        if self._descriptor < 0:  # a transport without a socket, or under TLS
-            return pieces
-        try:
-            sent = os.writev(self._descriptor, pieces[:MOST_PIECES])
-        except OSError:
-            return pieces  # it is full, or broken, which the transport finds out and tells
-        for at, piece in enumerate(pieces):
-            if sent < len(piece):
-                return [memoryview(piece)[sent:], *pieces[at + 1 :]]
-            sent -= len(piece)
-        return []
-
-    async def drain(self) -> None:
-        """Wait while more than about WRITE_HIGH_BYTES are unsent."""
-        self.flush()
-        if self._write_paused and not self.closing:
-            future = self._loop.create_future()
-            self._drained.append(future)
-            await future
+    def look_idle(self, now_s: float) -> None:
+        """Move ``idle_since`` on, unless nothing was asked since the last look and everything is answered."""
+        if self._asked != self._seen_asked or self._asked > self._answered or self.unsent_bytes:
+            self._seen_asked, self.idle_since = self._asked, now_s
 
     def pause_reading(self) -> None:
         """Hand out no more frames and take no more from the socket until `resume_reading`."""
@@ -302,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
     def _read_or_not(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if self._frames or self._held_back:
+        if self._frames or self._reader.refused or self._held_back:
             self._transport.pause_reading()  # a no-op when it is paused
         else:
             self._transport.resume_reading()
@@ -311,8 +269,17 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once because the other side broke the protocol; one line in the log."""
         if self._error is None:
             self._error = error
-            log.warning("connection from %s closed: %s", self.peer_name, error)
+            if self._seldom is not None:
+                self._seldom.warn(self.peer_name, str(error))
+            else:
+                log.warning("connection from %s closed: %s", self.peer_name, error)
         self.abort()
+
+    def give_way(self, reason: Exception) -> None:
+        """Close it, idle as it is, to make room."""
+        self._error = self._error or reason
+        log.debug("connection from %s closed: %s", self.peer_name, reason)
+        self.close()
 
     def close(self) -> None:
         """Send what is unsent, then close."""
@@ -329,23 +296,6 @@ class Connection(asyncio.BufferedProtocol):
 
     async def wait_closed(self) -> None:
         await asyncio.shield(self._closed)
-
-
-def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes in fewer buffers: neighbours below JOIN_BYTES become one."""
-    pieces: list[Buffer] = []
-    small: list[Buffer] = []
-    for buffer in buffers:
-        if len(buffer) < JOIN_BYTES:
-            small.append(buffer)
-            continue
-        if small:
-            pieces.append(b"".join(small))
-            small = []
-        pieces.append(buffer)
-    if small:
-        pieces.append(b"".join(small))
-    return pieces
 
 
 def _name(peer: Any) -> str:
@@ -382,3 +332,6 @@ async def connect(
     if sock is not None and unanswered_ms:
         tune(sock, unanswered_ms)
     return connection
+
+
+__all__ = ["SHUTDOWN_S", "Connection", "Handlers", "OnClose", "OnConnection", "OnFrame", "connect", "ignore", "log"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dledger.environment import REAL, Environment
-from dledger.errors import ConfigError, DLedgerError, WrongGroup
+from dledger.errors import ConfigError, DLedgerError, Unavailable, WrongGroup
 from dledger.messages.codes import Code
 from dledger.messages.hello import PROTOCOL_VERSION, Ancestors, HelloProof, HelloRequest, HelloResponse
 from dledger.release import RELEASE
@@ -47,6 +47,7 @@ class Greeting:
         Raises:
             WrongGroup: it is another group's node, or another node of the group.
             ConfigError: it is of a release that does not understand this one.
+        Unavailable: it has no place for this connection now.
         """
         if not isinstance(answer, HelloResponse):
             raise WrongGroup("is no node of ours")
@@ -60,6 +61,8 @@ class Greeting:
 
 def _refusal(answer: HelloResponse) -> DLedgerError:
     text = answer.message or answer.code.name
+    if answer.code is Code.LEADER_PENDING_FULL:
+        return Unavailable(text)
     return ConfigError(text) if answer.code is Code.UNSUPPORTED else WrongGroup(text)
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dledger.errors import ConfigError, PortInUse, ProtocolError
-from dledger.net.connection import SHUTDOWN_S, Connection, Handlers, OnClose, OnConnection, OnFrame, _ignore
+from dledger.config import MIB
+from dledger.errors import ConfigError, PortInUse
+from dledger.net.connection import SHUTDOWN_S, Connection, Handlers, OnClose, OnConnection, OnFrame, ignore, log
+from dledger.net.inflow import Inflow
+from dledger.net.places import Places
+from dledger.net.seldom import Seldom
 from dledger.wire import Limits
 
 
@@ -18,10 +23,21 @@ class Patience:
     """How much a listener bears."""
 
     max_connections: int = 4096
+    """Of clients."""
+    max_per_address: int = 1024
+    """Of clients at one address."""
+    max_unknown: int = 512
+    """That have not said hello."""
+    idle_s: float = 0.0
+    """After which a client is closed that asks nothing and waits for nothing; 0: never."""
     hello_s: float = 5.0
     """For the first frame."""
     stall_s: float = 30.0
-    """For the next byte of a frame that has begun, unless we ourselves do not read."""
+    """In which a frame that has begun must come on, unless we ourselves do not read."""
+    pressed_s: float = 2.0
+    """The same while others wait for the room that it takes."""
+    max_bytes: int = 64 * MIB
+    """Of frames under way on all connections together, and of what `listen` is told of beside them."""
     sweep_s: float = 1.0
     """Time between two looks at all connections."""
 
@@ -29,7 +45,10 @@ class Patience:
 class Listener:
     """An open port. Made by `listen`."""
 
-    def __init__(self, handlers: Handlers, limits: Limits, patience: Patience) -> None:
+    def __init__(
+        self, handlers: Handlers, limits: Limits, patience: Patience, held: Callable[[], int] = int
+    ) -> None:
+        """``held``: bytes that count beside those of frames under way."""
         self.connections: dict[Connection, None] = {}
         self.host = ""
         self.port = 0
@@ -43,6 +62,9 @@ class Listener:
         self._limits = limits
         self._patience = patience
         self._loop = asyncio.get_running_loop()
+        self.places = Places(patience)
+        self.inflow = Inflow(patience.max_bytes, held, patience.stall_s, patience.pressed_s)
+        self._seldom = Seldom(log, self._loop.time)
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -82,26 +104,23 @@ class Listener:
             connection.abort()
 
     def _accept(self) -> Connection:
-        return Connection(self._handlers, self._limits, accepted=True)
+        return Connection(self._handlers, self._limits, accepted=True, inflow=self.inflow, seldom=self._seldom)
 
     def _opened(self, connection: Connection) -> None:
         self.connections[connection] = None
+        self.places.open(connection)
         self._owner.on_open(connection)
-        if len(self.connections) > self._patience.max_connections:
-            connection.fail(ProtocolError(f"over {self._patience.max_connections} connections"))
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         self.connections.pop(connection, None)
+        self.places.close(connection)
         self._owner.on_close(connection, error)
 
     def _sweep(self) -> None:
-        now, patience = self._loop.time(), self._patience
-        for connection in list(self.connections):
-            if not connection.said_hello and now - connection.opened_at > patience.hello_s:
-                connection.fail(ProtocolError(f"no hello within {patience.hello_s:g} s"))
-            elif connection.stalled_since(now - patience.stall_s):
-                connection.fail(ProtocolError(f"a frame stalled for {patience.stall_s:g} s"))
-        self._timer = self._loop.call_later(patience.sweep_s, self._sweep)
+        self.places.sweep(self._loop.time())
+        self.inflow.sweep()
+        self._seldom.sweep()
+        self._timer = self._loop.call_later(self._patience.sweep_s, self._sweep)
 
 
 async def listen(
@@ -112,19 +131,21 @@ async def listen(
     on_close: OnClose,
     limits: Limits,
     *,
-    on_batch_end: OnConnection = _ignore,
+    on_batch_end: OnConnection = ignore,
     patience: Patience = Patience(),
     tls: ssl.SSLContext | None = None,
+    held: Callable[[], int] = int,
 ) -> Listener:
     """Open a port (0: any free one; see ``.port``) and call back for what comes in.
 
-    Every connection's first frame must be a HelloRequest of at most 64 KiB; the owner answers it. Whatever is no
-    proper frame ends its connection with one line in the log.
+    Every connection's first frame must be a HelloRequest of at most 64 KiB; the owner answers it, and gives the
+    connection its place (`Listener.places`). Whatever is no proper frame ends its connection with a line in the log,
+    one for each reason and address in a while. ``held``: bytes that the owner holds, within ``patience.max_bytes``.
 
     Raises:
         PortInUse, ConfigError: see `Listener.open`.
     """
     handlers = Handlers(on_open=on_open, on_frame=on_frame, on_close=on_close, on_batch_end=on_batch_end)
-    listener = Listener(handlers, limits, patience)
+    listener = Listener(handlers, limits, patience, held)
     await listener.open(host, port, tls)
     return listener

@@ -25,11 +25,12 @@ from dledger.messages.client import (
     TransferRequest,
 )
 from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest
+from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.messages.install import SnapshotRequest, SnapshotResponse
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairRequest, RepairResponse
 from dledger.net import Connection, Limits, Listener, Patience, listen
+from dledger.net.places import TooMany
 from dledger.net.tls import server_context
 from dledger.server.admission import Admissions
 from dledger.server.answers import Answers
@@ -139,8 +140,19 @@ class Front:
             on_frame=self._on_frame,
             on_close=self._on_close,
             limits=frame_limits(self._group),
-            patience=Patience(max_connections=self._node.max_connections),
+            patience=self._patience(),
             tls=server_context(self._node.tls),
+            held=lambda: self._writes.held_bytes,
+        )
+
+    def _patience(self) -> Patience:
+        node = self._node
+        ends_itself = bool(node.idle_timeout_ms)  # then open connections say that the node is used
+        return Patience(
+            max_connections=node.max_connections,
+            max_per_address=node.max_connections_per_address,
+            idle_s=0.0 if ends_itself else node.client_idle_ms / 1000,
+            max_bytes=node.max_client_bytes,
         )
 
     async def close(self) -> None:
@@ -164,7 +176,7 @@ class Front:
     def _on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
         session: Session | None = connection.context
         if session is None:
-            self._hello(connection, request_id, message)
+            self._welcome(connection, request_id, message)
         elif session.peer is not None:
             if isinstance(message, PEER_MESSAGES):
                 self._driver.step(message)
@@ -193,6 +205,22 @@ class Front:
             except StorageError as error:  # a look into the topic index may need the disk
                 self._driver.fail(error)
 
+    def _welcome(self, connection: Connection, request_id: int, message: Any) -> None:
+        """Answer a hello, and give the connection its place. One of a client is refused where there is none."""
+        assert self._listener is not None
+        places = self._listener.places
+        is_client = isinstance(message, HelloRequest) and not message.node_id
+        if is_client and (full := places.refusal(connection)):
+            connection.send(HelloResponse(code=Code.LEADER_PENDING_FULL, message=full), request_id)
+            connection.give_way(TooMany(full))
+            return
+        self._hello(connection, request_id, message)
+        session: Session | None = connection.context
+        if session is not None and session.peer is not None:
+            places.seat_member(session.peer, connection)
+        elif session is not None:
+            places.seat_client(connection)
+
     def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
         answer = self._gate.answer(message)
         connection.send(answer, request_id)
@@ -210,6 +238,8 @@ class Front:
 
     def relieved(self) -> None:
         """Held bytes have fallen: whoever was made to wait may go on."""
+        if self._listener is not None and self._listener.inflow.waiting:
+            self._listener.inflow.relieved()
         if self._paused and self._writes.held_bytes <= self._full_bytes // 2:
             for connection in self._paused:
                 connection.resume_reading()

@@ -12,6 +12,7 @@ is never believed. The header is msgpack (see `dledger.wire.codec`); the payload
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -104,10 +105,16 @@ class FrameReader:
 
     LARGE: Final = 64 << 10
 
-    def __init__(self, limits: Limits, first: Limits | None = None) -> None:
-        """``first``: the limits of the first frame alone."""
+    def __init__(
+        self, limits: Limits, first: Limits | None = None, admits: Callable[[int], bool] | None = None
+    ) -> None:
+        """``first``: the limits of the first frame alone. ``admits`` is asked before a large payload, or a header as
+        large, that is not there yet is waited for: without its consent the frame stays in `rest`, as far as it came,
+        and ``refused`` is set."""
+        self.refused = False
         self._limits = limits
         self._first = first
+        self._admits = admits
         self._rest = b""
         self._large: memoryview | None = None
         self._filled = 0
@@ -117,6 +124,11 @@ class FrameReader:
     def in_frame(self) -> bool:
         """Whether half a frame is held."""
         return bool(self._rest) or self._large is not None
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that a frame takes which has begun and not ended."""
+        return len(self._rest) + (0 if self._large is None else len(self._large))
 
     @property
     def rest(self) -> bytes:
@@ -159,18 +171,21 @@ class FrameReader:
     def parse(self, view: memoryview, frames: list[Frame]) -> None:
         """Add the frames in ``view``, which starts at a frame's first byte, with `rest` if there is any, to ``frames``
         and keep what is left."""
-        self._rest = b""
+        self._rest, self.refused = b"", False
         at, size, limits = 0, len(view), self._first or self._limits
         while size - at >= PREFIX_SIZE:
             kind, request_id, header_len, payload_len, crc = parse_prefix(view, at, limits)
             body = at + PREFIX_SIZE + header_len
             if body > size:
+                self._ask(header_len)
                 break
             end = body + payload_len
             if end > size and payload_len < self.LARGE:
                 break
             header = bytes(view[at + PREFIX_SIZE : body])
             check_crc(view[at : at + CHECKED], header, crc)
+            if end > size and not self._ask(payload_len):
+                break
             if self._first:
                 self._first, limits = None, self._limits
             if end > size:
@@ -181,6 +196,13 @@ class FrameReader:
             at = end
         if at < size:
             self._rest = bytes(view[at:])
+
+    def _ask(self, size: int) -> bool:
+        """Whether to wait for so many bytes."""
+        if size >= self.LARGE and self._admits is not None and not self._admits(size):
+            self.refused = True
+            return False
+        return True
 
     def _start_large(self, kind: int, request_id: int, header: bytes, size: int, begin: memoryview) -> None:
         buffer = memoryview(bytearray(size))

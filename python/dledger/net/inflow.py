@@ -1,0 +1,154 @@
+"""Bytes of frames that have begun and not ended, over all connections that a listener accepted, within one budget.
+
+A frame under way costs memory before anybody can answer it. So a large one gets its buffer only when the budget has
+room for all of it, else its connection is read no further until others have ended; and each must go on arriving, at a
+least rate, over a shorter time while others wait. Members of the group are outside of it: the push window bounds what
+they send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from dledger.errors import ProtocolError
+
+LEAST_BYTES_PER_S: Final = 16 << 10
+"""A frame that comes slower is given up; a modem of 1996 is faster than half of that."""
+PRESSED_READ_BYTES: Final = 16 << 10
+"""One read of a connection while over half of the budget is used, so that beginnings alone do not use up the rest."""
+
+
+class Stalled(ProtocolError):
+    """A frame comes too slowly."""
+
+
+class Sender(Protocol):
+    """What a connection is to the budget."""
+
+    received: int
+    """Bytes so far."""
+
+    @property
+    def is_kept_waiting(self) -> bool: ...
+    @property
+    def takes_no_answers(self) -> bool: ...
+    def proceed(self) -> None: ...
+    def fail(self, error: Exception) -> None: ...
+
+
+class _Window:
+    """Since when, and from which count on, a sender's progress is measured."""
+
+    __slots__ = ("at_s", "holds", "received")
+
+    def __init__(self, at_s: float, received: int) -> None:
+        self.at_s = at_s
+        self.received = received
+        self.holds = 0
+
+
+class Inflow:
+    """The budget of one listener.
+
+    Args:
+        limit: bytes.
+        others: bytes that count beside these: whole requests that wait for their answers.
+        stall_s: in which a frame under way must have come on by `LEAST_BYTES_PER_S`.
+        pressed_s: the same while somebody waits for room.
+        now_s: a clock that does not go back; the loop's.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        others: Callable[[], int],
+        stall_s: float,
+        pressed_s: float,
+        now_s: Callable[[], float] | None = None,
+    ) -> None:
+        self.used = 0
+        self.limit = limit
+        self.is_pressed = False
+        self._others = others
+        self._stall_s = stall_s
+        self._pressed_s = pressed_s
+        self._loop = asyncio.get_running_loop()
+        self._now_s = now_s or self._loop.time
+        self._under_way: dict[Sender, _Window] = {}
+        self._waiting: dict[Sender, int] = {}
+        self._relief: asyncio.Handle | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Connections that wait for room."""
+        return len(self._waiting)
+
+    def admits(self, sender: Sender, size: int) -> bool:
+        """Whether a frame of so many bytes may get its buffer now; if not, `Sender.proceed` is called when it may."""
+        if self._waiting and sender not in self._waiting:
+            self._waiting[sender] = size
+            return False
+        window = self._under_way.get(sender)
+        if not self._fits(size, 0 if window is None else window.holds):
+            self._waiting[sender] = size
+            return False
+        self._waiting.pop(sender, None)
+        return True
+
+    def _fits(self, size: int, has: int) -> bool:
+        """A single frame is taken whatever its size: else one over the limit would wait for ever."""
+        used = self.used - has
+        return used == 0 or used + size + self._others() <= self.limit
+
+    def note(self, sender: Sender, holds: int) -> None:
+        """So many bytes of frames are here that have not ended or are not taken yet."""
+        window = self._under_way.get(sender)
+        if window is None:
+            if not holds:
+                return
+            window = self._under_way[sender] = _Window(self._now_s(), sender.received)
+        self.used += holds - window.holds
+        window.holds = holds
+        if not holds:
+            del self._under_way[sender]
+            self.relieved()
+        self.is_pressed = self.used > self.limit // 2
+
+    def forget(self, sender: Sender) -> None:
+        """The connection has ended."""
+        self._waiting.pop(sender, None)
+        self.note(sender, 0)
+
+    def relieved(self) -> None:
+        """There may be room again."""
+        if self._waiting and self._relief is None:
+            self._relief = self._loop.call_soon(self._let_in)
+
+    def _let_in(self) -> None:
+        """The next ones, in the order in which they came."""
+        self._relief = None
+        for sender, size in list(self._waiting.items()):
+            window = self._under_way.get(sender)
+            if not self._fits(size, 0 if window is None else window.holds):
+                return
+            waiting, self._waiting = self._waiting, {}
+            sender.proceed()  # asks again, and is alone now
+            waiting.pop(sender, None)
+            self._waiting = {**waiting, **self._waiting}
+
+    def sweep(self) -> None:
+        """Give up frames that come too slowly."""
+        now = self._now_s()
+        patience_s = self._pressed_s if self._waiting else self._stall_s
+        for sender, window in list(self._under_way.items()):
+            is_ours = sender.is_kept_waiting or (sender.takes_no_answers and not self._waiting)
+            came, took_s = sender.received - window.received, now - window.at_s
+            if not is_ours and took_s < patience_s:
+                continue
+            if not is_ours and came < LEAST_BYTES_PER_S * took_s:
+                sender.fail(Stalled(f"a frame stalled: {came} bytes of it came in {took_s:.3g} s"))
+            else:
+                window.at_s, window.received = now, sender.received
+        self.relieved()

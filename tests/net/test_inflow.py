@@ -1,0 +1,163 @@
+"""The budget of frames under way, with senders that do what a test says and a clock that it moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from dledger.net.inflow import LEAST_BYTES_PER_S, Inflow, Stalled
+
+MIB = 1 << 20
+
+
+class FakeSender:
+    """A connection as the budget sees it."""
+
+    def __init__(self, inflow: Inflow) -> None:
+        self.inflow = inflow
+        self.received = 0
+        self.is_kept_waiting = False
+        self.takes_no_answers = False
+        self.size = 0
+        self.taken = False
+        self.error: Exception | None = None
+
+    def begin(self, size: int) -> bool:
+        """Announce a frame of this size."""
+        self.size = size
+        self.proceed()
+        return self.taken
+
+    def proceed(self) -> None:
+        self.taken = self.inflow.admits(self, self.size)
+        self.is_kept_waiting = not self.taken
+        self.inflow.note(self, self.size if self.taken else 100)
+
+    def end(self) -> None:
+        self.inflow.note(self, 0)
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self.inflow.forget(self)
+
+
+class Bench:
+    def __init__(self, limit: int = 10 * MIB) -> None:
+        self.now = 0.0
+        self.others = 0
+        self.inflow = Inflow(limit, lambda: self.others, stall_s=30, pressed_s=2, now_s=lambda: self.now)
+
+    def sender(self) -> FakeSender:
+        return FakeSender(self.inflow)
+
+    def sweep_at(self, now: float) -> None:
+        self.now = now
+        self.inflow.sweep()
+
+
+def on_bench(work: Callable[[Bench], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await work(Bench())
+
+    asyncio.run(main())
+
+
+def test_frames_get_their_room_in_the_order_in_which_they_came() -> None:
+    async def work(bench: Bench) -> None:
+        senders = [bench.sender() for _ in range(5)]
+        assert [sender.begin(4 * MIB) for sender in senders] == [True, True, False, False, False]
+        assert not bench.sender().begin(1), "a small one does not overtake: it would keep the large ones out for ever"
+        senders[0].end()
+        await asyncio.sleep(0)
+        assert [sender.taken for sender in senders] == [True, True, True, False, False]
+        senders[1].end()
+        senders[2].end()
+        await asyncio.sleep(0)
+        assert all(sender.taken for sender in senders)
+        assert bench.inflow.used <= 8 * MIB + 100
+
+    on_bench(work)
+
+
+def test_a_frame_over_the_budget_is_taken_alone() -> None:
+    async def work(bench: Bench) -> None:
+        assert bench.sender().begin(12 * MIB)
+        assert not bench.sender().begin(MIB)
+
+    on_bench(work)
+
+
+def test_whole_requests_that_wait_for_answers_count_too() -> None:
+    async def work(bench: Bench) -> None:
+        bench.others = 9 * MIB
+        first, second = bench.sender(), bench.sender()
+        assert first.begin(2 * MIB), "one always goes on"
+        assert not second.begin(MIB)
+        bench.others = 0
+        bench.inflow.relieved()
+        await asyncio.sleep(0)
+        assert second.taken
+
+    on_bench(work)
+
+
+def test_a_frame_that_trickles_is_given_up_and_one_that_comes_on_is_not() -> None:
+    """A byte now and then is no progress."""
+
+    async def work(bench: Bench) -> None:
+        slow, steady = bench.sender(), bench.sender()
+        slow.begin(MIB)
+        steady.begin(MIB)
+        for second in range(1, 62):
+            slow.received += 100
+            steady.received += LEAST_BYTES_PER_S
+            bench.sweep_at(second)
+            assert (slow.error is not None) is (second >= 30)
+        assert isinstance(slow.error, Stalled)
+        assert steady.error is None
+        assert bench.inflow.used == MIB
+
+    on_bench(work)
+
+
+def test_while_others_wait_patience_is_shorter_and_their_turn_comes() -> None:
+    async def work(bench: Bench) -> None:
+        slow, waiting = bench.sender(), bench.sender()
+        slow.begin(9 * MIB)
+        assert not waiting.begin(9 * MIB)
+        bench.sweep_at(1.9)
+        assert slow.error is None
+        bench.sweep_at(2.0)
+        assert slow.error is not None
+        await asyncio.sleep(0)
+        assert waiting.taken
+
+    on_bench(work)
+
+
+def test_who_is_made_to_wait_by_this_side_is_not_slow() -> None:
+    async def work(bench: Bench) -> None:
+        paused, deaf = bench.sender(), bench.sender()
+        paused.begin(4 * MIB)
+        deaf.begin(4 * MIB)
+        paused.is_kept_waiting = deaf.takes_no_answers = True
+        bench.sweep_at(1000)
+        assert (paused.error, deaf.error) == (None, None)
+        assert not bench.sender().begin(4 * MIB)
+        bench.sweep_at(2000)
+        assert paused.error is None
+        assert deaf.error is not None, "who takes no answers holds no room that others wait for"
+
+    on_bench(work)
+
+
+def test_a_sender_that_has_gone_leaves_nothing_behind() -> None:
+    async def work(bench: Bench) -> None:
+        first, second = bench.sender(), bench.sender()
+        first.begin(9 * MIB)
+        second.begin(9 * MIB)
+        bench.inflow.forget(second)
+        bench.inflow.forget(first)
+        assert (bench.inflow.used, bench.inflow.waiting) == (0, 0)
+
+    on_bench(work)
