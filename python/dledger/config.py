@@ -176,6 +176,12 @@ class NodeConfig:
     hold_retention_bytes: int = 0
     """Oldest files that stay for such groups go while these are larger together. 0: no limit in bytes. They all go at
     ``disk_warn_ratio``."""
+    member_retention_ms: int = 24 * 3600 * 1000
+    """A data file that is expired stays this much longer for a member that is down, or slow, and has not got all of it.
+    Then it goes, and that member takes over the leader's state when it comes. 0: nothing waits for a member."""
+    member_retention_bytes: int = 0
+    """Oldest files that stay for such a member go while these are larger together. 0: as many as ``retention_bytes``,
+    and no limit where that is 0. They all go at ``disk_warn_ratio``."""
     delete_when: str = ""
     """Hours of the day (``04`` or ``04;16``) in which expired files may go; empty: any."""
     disk_warn_ratio: float = 0.90
@@ -227,6 +233,8 @@ class NodeConfig:
             raise ConfigError("disk_warn_ratio and disk_full_ratio must be in (0, 1], the first one not above")
         if self.hold_retention_ms < 0 or self.hold_retention_bytes < 0:
             raise ConfigError("hold_retention_ms and hold_retention_bytes must be 0 or more")
+        if self.member_retention_ms < 0 or self.member_retention_bytes < 0:
+            raise ConfigError("member_retention_ms and member_retention_bytes must be 0 or more")
         if self.scrub_bytes_per_s < 0 or self.scrub_pause_ms < 0:
             raise ConfigError("scrub_bytes_per_s and scrub_pause_ms must be 0 or more")
         if min(self.max_connections, self.max_connections_per_address) < 1 or self.client_idle_ms < 0:

@@ -93,7 +93,7 @@ def test_retention_keeps_what_a_dead_member_still_needs(play: Callable[..., None
         await group.start(dead)
         await trimmed(group)
 
-    play(story, retention_bytes=512 * KIB, **SMALL)
+    play(story, retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **SMALL)
 
 
 def test_a_full_disk_deletes_nothing_that_is_not_expired(play: Callable[..., None]) -> None:

@@ -194,7 +194,7 @@ def test_a_full_disk_gives_the_state_up_and_keeps_the_node(play: Callable[..., N
     play(story, disks=MemoryDisk, **SMALL)
 
 
-def test_only_a_leader_that_is_caught_up_gives_its_state(play: Callable[..., None]) -> None:
+def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         await write(group, 0, 3)
         await group.agree()
@@ -212,10 +212,10 @@ def test_only_a_leader_that_is_caught_up_gives_its_state(play: Callable[..., Non
 
         ask(follower, -1)
         assert said.pop().code is Code.NOT_LEADER
-        leader.states.images._caught_up = lambda: False
+        applied, leader.catalog.applied_index = leader.catalog.applied_index, Index(-1)
         ask(leader, -1)
         assert said.pop().code is Code.LEADER_NOT_READY
-        leader.states.images._caught_up = lambda: True
+        leader.catalog.applied_index = applied
         ask(leader, 2)
         assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN, "an image that nobody has begun with"
         assert leader.states.floor is None

@@ -67,34 +67,41 @@ def test_D12_full_disk_deletes_nothing_unexpired(kit, disk):
 
 
 def test_expired_files_are_held_back_from_the_first_entry_that_is_wanted(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR, hold_retention_ms=100 * HOUR)
-    held = Held(Index(5))
-    assert store.retain(Index(100), start + 20 * HOUR, 0, held) == 4
-    assert held.bytes == 3 * kit.segment
-    assert store.retain(Index(100), start + 20 * HOUR, 0, Held(Index(9))) == 8
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    held = Held(Index(5), 100 * HOUR)
+    assert store.retain(Index(100), start + 20 * HOUR, 0, [held]) == 4
+    assert (held.bytes, held.last) == (3 * kit.segment, 9)
+    assert store.retain(Index(100), start + 20 * HOUR, 0, [Held(Index(9), 100 * HOUR)]) == 8
     assert store.retain(Index(100), start + 20 * HOUR, 0) == 10
 
 
 def test_what_is_held_goes_when_it_is_too_old(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR, hold_retention_ms=2 * HOUR)
-    assert store.retain(Index(100), start + 4 * HOUR - 1, 0, Held(Index(0))) == 0
-    assert store.retain(Index(100), start + 4 * HOUR, 0, held := Held(Index(0))) == 2
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    assert store.retain(Index(100), start + 4 * HOUR - 1, 0, [Held(Index(0), 2 * HOUR)]) == 0
+    assert store.retain(Index(100), start + 4 * HOUR, 0, [held := Held(Index(0), 2 * HOUR)]) == 2
     assert held.bytes == 2 * kit.segment  # and the two behind it are not expired yet
 
 
 def test_what_is_held_goes_from_the_front_while_it_is_too_large(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR, hold_retention_bytes=2 * kit.segment)
-    assert store.retain(Index(100), start + 20 * HOUR, 0, held := Held(Index(0))) == 6
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    assert store.retain(Index(100), start + 20 * HOUR, 0, [held := Held(Index(0), 99 * HOUR, 2 * kit.segment)]) == 6
     assert held.bytes == 2 * kit.segment
 
 
+def test_what_several_hold_stays_as_long_as_one_of_them_may_hold_it(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    short, long = Held(Index(0), 2 * HOUR), Held(Index(5), 100 * HOUR)
+    assert store.retain(Index(100), start + 20 * HOUR, 0, [short, long]) == 4
+    assert (short.bytes, short.last, long.bytes) == (0, -1, 3 * kit.segment)
+
+
 def test_nothing_is_held_on_a_disk_that_gets_full_or_where_nobody_may(kit, disk):
-    store, start = aged_store(kit, disk, retention_ms=HOUR, hold_retention_ms=0)
-    assert store.retain(Index(2), start + 20 * HOUR, 0, Held(Index(0))) == 2
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    assert store.retain(Index(2), start + 20 * HOUR, 0, [Held(Index(0), 0)]) == 2
     store, start = aged_store(kit, fuller := MemoryDisk(), retention_ms=HOUR)
-    assert store.retain(Index(2), start + 20 * HOUR, 0, Held(Index(0))) == 0
+    assert store.retain(Index(2), start + 20 * HOUR, 0, [Held(Index(0), 100 * HOUR)]) == 0
     fuller.free = fuller.total // 20
-    assert store.retain(Index(2), start + 20 * HOUR, 0, held := Held(Index(0))) == 2
+    assert store.retain(Index(2), start + 20 * HOUR, 0, [held := Held(Index(0), 100 * HOUR)]) == 2
     assert held.bytes == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from dledger.errors import CorruptEntry
 from dledger.messages.entry import LogEnd, stamp
 from dledger.store.scan import blank
 from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.retention import Retention
 from dledger.testing.invariants.view import Memory, View
 from dledger.testing.sim.scene import KIB, Scene
 from dledger.types import Index
@@ -31,6 +33,7 @@ class Alone:
         self.view: View = self.watch.views[str(self.node.name)]
         self.store: Any = self.view.store
         self.disk: Any = self.node.disk
+        self.now_ms = 0
 
     def flip(self, index: int, offset: int) -> None:
         """Change a byte of an entry."""
@@ -173,42 +176,78 @@ def test_what_the_watch_has_seen_counts_and_not_what_comes_of_it(alone: Alone) -
     assert world.broken.invariant == "I20"
 
 
-def test_i15_retention_may_take_what_is_saved_and_on_all_disks(alone: Alone) -> None:
-    alone.view.server.checkpoints.oldest_index = Index(4)
-    alone.watch.retained(alone.view, 5)
-
-
-def test_i15_retention_over_the_saved_catalog_is_found(alone: Alone) -> None:
-    alone.view.server.checkpoints.oldest_index = Index(3)
-    breaks("I15", alone.watch.retained, alone.view, 5)
-
-
-def test_i15_retention_over_what_is_not_committed_is_found(alone: Alone) -> None:
-    end = alone.store.end.position.index
-    alone.view.server.checkpoints.oldest_index = end
-    alone.view.log.committed_index = Index(3)
-    breaks("I15", alone.watch.retained, alone.view, 5)
-
-
-def test_i15_retention_over_an_open_transaction_is_found(alone: Alone) -> None:
+@pytest.fixture
+def old(alone: Alone) -> Alone:
+    """A log whose entries were written long ago, and whose settings let them go."""
     alone.view.server.checkpoints.oldest_index = Index(9)
-    alone.view.catalog.retention_floor = lambda: Index(4)  # type: ignore[method-assign]
-    alone.watch.retained(alone.view, 4)
-    breaks("I15", alone.watch.retained, alone.view, 5)
+    settings = {"retention_bytes": 0, "retention_ms": 1000, "member_retention_ms": 5000}
+    alone.view.server.node = replace(alone.view.server.node, **settings)
+    alone.watch.retention = Retention()
+    alone.watch.retention.written(9, 0)
+    alone.watch._now_ms = lambda: alone.now_ms
+    alone.now_ms = 1000
+    return alone
 
 
-def test_i15_retention_over_what_a_member_does_not_have_is_found(alone: Alone) -> None:
-    alone.view.server.checkpoints.oldest_index = Index(9)
-    behind = alone.watch.memories["n1"] = Memory()
+def test_i15_retention_may_take_what_is_saved_expired_and_on_all_disks(old: Alone) -> None:
+    old.view.server.checkpoints.oldest_index = Index(4)
+    old.watch.retained(old.view, 5)
+
+
+def test_i15_retention_over_the_saved_catalog_is_found(old: Alone) -> None:
+    old.view.server.checkpoints.oldest_index = Index(3)
+    breaks("I15", old.watch.retained, old.view, 5)
+
+
+def test_i15_retention_over_what_is_not_committed_is_found(old: Alone) -> None:
+    end = old.store.end.position.index
+    old.view.server.checkpoints.oldest_index = end
+    old.view.log.committed_index = Index(3)
+    breaks("I15", old.watch.retained, old.view, 5)
+
+
+def test_i15_retention_over_an_open_transaction_is_found(old: Alone) -> None:
+    old.view.catalog.retention_floor = lambda: Index(4)  # type: ignore[method-assign]
+    old.watch.retained(old.view, 4)
+    breaks("I15", old.watch.retained, old.view, 5)
+
+
+def test_i15_retention_before_its_time_is_found_unless_clocks_are_wrong(old: Alone) -> None:
+    old.now_ms = 999
+    breaks("I15", old.watch.retained, old.view, 5)
+    old.watch.retention.clocks_are_right = False
+    old.watch.retained(old.view, 5)
+
+
+def test_i15_retention_over_what_a_member_does_not_have_is_found(old: Alone) -> None:
+    behind = old.watch.memories["n1"] = Memory()
     behind.durable = Index(3)
-    alone.watch.retained(alone.view, 4)
-    breaks("I15", alone.watch.retained, alone.view, 5)
+    old.watch.retained(old.view, 4)
+    old.now_ms = 5999
+    breaks("I15", old.watch.retained, old.view, 5)
 
 
-def test_i15_retention_need_not_wait_for_a_member_that_lost_its_disk(alone: Alone) -> None:
-    alone.view.server.checkpoints.oldest_index = Index(9)
-    alone.watch.memories["n1"] = Memory(Memory())
-    alone.watch.retained(alone.view, 5)
+@pytest.mark.parametrize("why", ["time", "bytes", "disk"])
+def test_i15_retention_need_not_wait_for_a_member_for_ever(old: Alone, why: str) -> None:
+    behind = old.watch.memories["n1"] = Memory()
+    behind.durable = Index(3)
+    if why == "time":
+        old.now_ms = 6000
+    elif why == "bytes":
+        old.view.server.node = replace(old.view.server.node, member_retention_bytes=1)
+    old.watch.retained(old.view, 5, is_tight=why == "disk")
+
+
+def test_i15_a_follower_may_take_what_its_leader_took(old: Alone) -> None:
+    old.watch.retained(old.view, 5)
+    old.now_ms = 0
+    old.watch.retained(old.view, 5)
+    breaks("I15", old.watch.retained, old.view, 6)
+
+
+def test_i15_retention_need_not_wait_for_a_member_that_lost_its_disk(old: Alone) -> None:
+    old.watch.memories["n1"] = Memory(Memory())
+    old.watch.retained(old.view, 5)
 
 
 def test_i15_a_store_that_lets_needed_entries_go_is_found(alone: Alone) -> None:

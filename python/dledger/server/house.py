@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dledger.catalog.catalog import Catalog
 from dledger.config import NodeConfig
@@ -18,7 +18,7 @@ from dledger.server.apply import Applier
 from dledger.server.checkpoint import Checkpoints
 from dledger.server.driver import Driver
 from dledger.server.front import Front
-from dledger.server.holds import Holds
+from dledger.server.holds import Holds, Laggards
 from dledger.server.peers import Peers
 from dledger.store.api import DiskLevel, Held, LogStore
 from dledger.types import Index, Role
@@ -35,6 +35,13 @@ EXPIRE_MS: Final = 10_000
 FIRST_COMPARE_MS: Final = 5_000
 COMPARE_MS: Final = 60_000
 """How often a follower compares its wall clock with the leader's."""
+
+
+class Waiting(NamedTuple):
+    """For whom expired files are kept."""
+
+    groups: Held | None
+    members: Held | None
 
 
 class House:
@@ -73,8 +80,10 @@ class House:
         self._on_idle = on_idle
         self._retain_old = retain_old
         self._loop = asyncio.get_running_loop()
-        self.holds = Holds(catalog)
+        self.holds = Holds(node, catalog)
         """Which consumer groups hold retention back."""
+        self.laggards = Laggards(node)
+        """Which members do."""
         self._level = DiskLevel.OK
         self._retain_ms = 0
         self._expire_ms = 0
@@ -127,7 +136,8 @@ class House:
         task.add_done_callback(self._tasks.pop)
 
     def status(self) -> dict[str, Any]:
-        return {"disk_level": self._level.name, "retention": self.holds.status(), "clock": self.clocks.status()}
+        return {"disk_level": self._level.name, "clock": self.clocks.status(),
+                "retention": self.holds.status() | self.laggards.status(self._environment.now_ms())}
 
     # --- disk level ---------------------------------------------------------------------------------------------
 
@@ -204,8 +214,9 @@ class House:
             self._driver.fail(error)
 
     async def _retain(self) -> None:
-        """Let expired files go. Only the leader knows what every member has, so only the leader decides; the others
-        keep what it keeps. What is in front of the log goes first; each node has its own of that."""
+        """Let expired files go. Only the leader knows what every member has, so only the leader decides, and waits for
+        those that are behind as long as the settings allow; the others keep what it keeps. What is in front of the log
+        goes first; each node has its own of that."""
         if await self._retain_old(self.clocks.wall_ms()):
             return
         raft = self._driver.raft
@@ -215,29 +226,33 @@ class House:
             self._checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
         )
-        wanted, held = self._wanted(), None
+        wanted, held = self._wanted(), Waiting(None, None)
         if wanted is not None:
             limit = min(limit, wanted - 1)
         if raft.role is Role.LEADER:
-            limit = min(limit, *raft.watermarks.values())
-            held = self.holds.look()
+            marks = raft.watermarks
+            limit = min(limit, marks.pop(self._node.node_id))
+            held = Waiting(self.holds.look(), self.laggards.look(marks))
         else:
             self.holds.rest()
+            self.laggards.rest()
             begin = (await self._leaders_status()).get("begin_index")
             limit = min(limit, begin - 1 if isinstance(begin, int) else -1)
         if limit >= self._store.begin_index and not self._driver.failed:
             now_ms = self.clocks.wall_ms()
             self._driver.flusher.run(lambda: self._delete(Index(limit), now_ms, held))
 
-    def _delete(self, limit: Index, now_ms: int, held: Held | None) -> None:
+    def _delete(self, limit: Index, now_ms: int, held: Waiting) -> None:
         """On the flusher's thread."""
         before = self._store.begin_index
-        begin = self._store.retain(limit, now_ms, held=held)
+        begin = self._store.retain(limit, now_ms, held=[each for each in held if each is not None])
         self._loop.call_soon_threadsafe(self._deleted, before, begin, held)
 
-    def _deleted(self, before: Index, begin: Index, held: Held | None) -> None:
-        if held is not None:
-            self.holds.tell(held, begin if begin > before else Index(0))
+    def _deleted(self, before: Index, begin: Index, held: Waiting) -> None:
+        if held.groups is not None:
+            self.holds.tell(held.groups, begin if begin > before else Index(0))
+        if held.members is not None:
+            self.laggards.tell(held.members, begin, self._environment.now_ms())
         if begin == before:
             return
         logger.info("retention: entries %d to %d are gone", before, begin - 1)

@@ -37,8 +37,9 @@ class Given:
 
 
 class Images:
-    """Answers `SnapshotRequest`, on the loop that owns the catalog. Only a leader that is caught up does: what it has
-    applied is no less than what anybody has."""
+    """Answers `SnapshotRequest`, on the loop that owns the catalog. Only a leader does. It need not have committed
+    anything in its term: where a bare quorum is alive, and retention took what one of it needs, it cannot before that
+    one has the state. What it has applied is committed; a member that knows more refuses it."""
 
     def __init__(
         self,
@@ -48,7 +49,6 @@ class Images:
         store: LogStore,
         catalog: Catalog,
         send: Callable[[SnapshotResponse], None],
-        caught_up: Callable[[], bool],
         on_damage: Callable[[CorruptEntry], None],
     ) -> None:
         self._group = group
@@ -57,7 +57,6 @@ class Images:
         self._store = store
         self._catalog = catalog
         self._send = send
-        self._caught_up = caught_up
         self._on_damage = on_damage
         self._now_ms = driver.environment.now_ms
         self._given: dict[NodeId, Given] = {}
@@ -85,7 +84,7 @@ class Images:
         begin = self._store.begin_index
         if self._driver.raft.role is not Role.LEADER:
             self._reply(request, Code.NOT_LEADER)
-        elif not self._caught_up() or begin > self._catalog.applied_index:
+        elif begin > self._catalog.applied_index:
             self._reply(request, Code.LEADER_NOT_READY)
         elif request.local_id not in self._beginning:
             self._beginning[request.local_id] = None

@@ -153,7 +153,7 @@ class NodeServer:
         )  # fmt: skip
         self.states = States(
             group, node, self.driver, store, self.catalog, self.checkpoints, self.peers, self._disk,
-            lambda: self.writes.caught_up, self.on_damage, lambda: self.house.checkpoint(), self._restart,
+            self.on_damage, lambda: self.house.checkpoint(), self._restart,
             catalog_lost=self._is_lost,
         )  # fmt: skip
         self.scrubber = Scrubber(node, self.driver, store, self.repairs.found)

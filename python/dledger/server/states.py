@@ -44,7 +44,6 @@ class States:
         checkpoints: Checkpoints,
         peers: Peers,
         disk: Disk,
-        caught_up: Callable[[], bool],
         on_damage: Callable[[CorruptEntry], None],
         save: Callable[[], object],
         restart: Callable[[Callable[[], None]], None],
@@ -62,7 +61,7 @@ class States:
         self._save = save
         self._restart = restart
         self._catalog_lost = catalog_lost
-        self.images = Images(group, node.node_id, driver, store, catalog, peers.send, caught_up, on_damage)
+        self.images = Images(group, node.node_id, driver, store, catalog, peers.send, on_damage)
         self.installer = Installer(
             group, node.node_id, driver, self.images, lambda: Staging(node.directory, disk, group.segment_bytes),
             peers.send, self._is_front_only, self._fetched,

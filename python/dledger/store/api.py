@@ -90,10 +90,15 @@ class Scrubbed:
 
 @dataclass(slots=True)
 class Held:
-    """Expired files with entries from ``first`` on are held back; after a `LogStore.retain`, ``bytes`` of them were."""
+    """Expired files with entries from ``first`` on are held back, each until it is expired for ``max_ms``, while all
+    of them are no larger than ``max_bytes`` (0: no limit) together. After a `LogStore.retain`, ``bytes`` of them were,
+    with entries up to ``last``."""
 
     first: Index
+    max_ms: int
+    max_bytes: int = 0
     bytes: int = 0
+    last: Index = NO_INDEX
 
 
 class LogStore(Protocol):
@@ -223,14 +228,14 @@ class LogStore(Protocol):
         """What is damaged in and beside entries of which a read failed, or for which their neighbours do not vouch:
         whole runs, so that each can be repaired. From any thread."""
 
-    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Held | None = None) -> Index:
+    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()) -> Index:
         """Delete whole expired files, oldest first, none with an entry above ``limit``, never the last one.
 
         Args:
             limit: the last entry that may go.
             now_ms: wall clock, in milliseconds since 1970, to compare with the files' modification times.
             hour: local hour of the day for ``delete_when``; None asks the clock.
-            held: what to keep over its time, as far as the settings ``hold_retention_*`` allow; None: nothing.
+            held: what to keep over its time.
 
         Returns:
             The new begin index.

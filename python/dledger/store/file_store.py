@@ -357,7 +357,7 @@ class FileStore:
         with self._fatal("examine", self._data.directory):
             return examine(self._data, self._reader, self._view, self._marks.mark.durable, first, last)
 
-    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Held | None = None) -> Index:
+    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()) -> Index:
         """See `LogStore.retain`."""
         with self._sync_lock, self._lock, self._fatal("delete expired files of", self._data.directory):
             level = self.disk_level()

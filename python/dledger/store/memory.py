@@ -249,10 +249,9 @@ class MemoryStore:
     def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:
         return tuple(fault for fault in self.scrub(0, Index(last + 1)).faults if fault.first >= first - 1)
 
-    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Held | None = None) -> Index:
+    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()) -> Index:
         self._check(writes=True)
-        if held is not None:
-            limit = Index(min(limit, held.first - 1))
+        limit = min(limit, *(Index(each.first - 1) for each in held), limit)
         with self._lock:
             while 0 < self._retention_bytes < self._files() * self._segment_bytes:
                 first = self._entries[0].pos // self._segment_bytes

@@ -44,8 +44,6 @@ class StoreSettings:
     index_file_bytes: int = 5 * 32 << 20
     retention_ms: int = 0
     retention_bytes: int = 0
-    hold_retention_ms: int = 7 * 24 * 3600 * 1000
-    hold_retention_bytes: int = 0
     delete_when: str = ""
     disk_warn_ratio: float = 0.90
     disk_full_ratio: float = 0.97
@@ -63,8 +61,6 @@ class StoreSettings:
             index_file_bytes=group.index_file_bytes,
             retention_ms=node.retention_ms,
             retention_bytes=node.retention_bytes,
-            hold_retention_ms=node.hold_retention_ms,
-            hold_retention_bytes=node.hold_retention_bytes,
             delete_when=node.delete_when,
             disk_warn_ratio=node.disk_warn_ratio,
             disk_full_ratio=node.disk_full_ratio,

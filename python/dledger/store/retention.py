@@ -14,7 +14,7 @@ from dledger.store.marks import MarkBook
 from dledger.store.open_parts import Parts, StoreSettings
 from dledger.store.reader import View
 from dledger.store.recovery import first_index
-from dledger.types import Index
+from dledger.types import NO_INDEX, Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +57,25 @@ def expired(
 def hold_back(
     files: Sequence[FileAge], settings: StoreSettings, held: Held, now_ms: int, level: DiskLevel
 ) -> list[FileAge]:
-    """Of the expired ``files`` those that go in spite of what is held, oldest first; says in ``held`` how much stays.
+    """Of the expired ``files`` those that go in spite of what is held, oldest first; says in ``held`` what stays.
 
     A file stays that has an entry from ``held.first`` on, or is behind such a one, while it is not too old and those
     that stay are not too large together. On a disk that gets full none stays.
     """
     at = next((at for at, file in enumerate(files) if file.next_index > held.first), len(files))
     while at < len(files):
-        too_old = now_ms - files[at].written_ms >= settings.retention_ms + settings.hold_retention_ms
-        too_large = 0 < settings.hold_retention_bytes < (len(files) - at) * settings.segment_bytes
+        too_old = now_ms - files[at].written_ms >= settings.retention_ms + held.max_ms
+        too_large = 0 < held.max_bytes < (len(files) - at) * settings.segment_bytes
         if not (too_old or too_large or level is not DiskLevel.OK):
             break
         at += 1
     held.bytes = (len(files) - at) * settings.segment_bytes
+    held.last = Index(files[-1].next_index - 1) if held.bytes else NO_INDEX
     return list(files[:at])
 
 
 def without_expired(
-    parts: Parts, view: View, level: DiskLevel, limit: Index, now_ms: int, hour: int | None, held: Held | None = None
+    parts: Parts, view: View, level: DiskLevel, limit: Index, now_ms: int, hour: int | None, held: Sequence[Held] = ()
 ) -> View:
     """The view of what will be left when the files that are expired now, and not ``held`` back, are gone."""
     if hour is None:
@@ -85,9 +86,9 @@ def without_expired(
         if age is None:
             break
         files.append(age)
-    victims = expired(files, parts.settings, limit, now_ms, hour, level)
-    if held is not None:
-        victims = hold_back(victims, parts.settings, held, now_ms, level)
+    candidates = expired(files, parts.settings, limit, now_ms, hour, level)
+    left = [hold_back(candidates, parts.settings, each, now_ms, level) for each in held]
+    victims = min([candidates, *left], key=len)
     if not victims:
         return view
     begin_index, begin_pos = victims[-1].next_index, victims[-1].start + parts.data.file_size

@@ -29,7 +29,8 @@ I13  a read index covers everything that anybody had committed when the read was
      catalogs never go back; sessions of clients: I26
 I14  no entry is cut that the node, in any of its lives, or the group has called committed           logs
 I15  the front of a log goes forward, and not over what is not committed, not in a saved catalog,     logs,
-     needed by a transaction, or missing on another member's disk; over restarts                     at_rest
+     needed by a transaction, not expired, or missing on another member's disk while it may wait     retention
+     for that; over restarts
 I16  a producer's batches are there once, in order, and none of a fenced session                     commit
 I17  who counts changes one member at a time, by committed entries, and for all nodes alike          members
 I18  a leader that looks at the clock and has not heard a quorum for an election time is none        reads

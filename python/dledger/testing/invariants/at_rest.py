@@ -1,5 +1,4 @@
-"""The files of a log, looked at past its store: I15 what retention takes nobody needs, I20 what was cut is gone, and no
-sound entry is called damaged.
+"""The files of a log, looked at past its store: I20 what was cut is gone, and no sound entry is called damaged.
 
 They can be looked at on a simulated disk (`dledger.testing.sim.disk`). One that was told to rot (``rotten``), to fail
 (``harmed``) or to lose writes (``strays``) is left out where that explains what is found.
@@ -7,7 +6,7 @@ They can be looked at on a simulated disk (`dledger.testing.sim.disk`). One that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from dledger.errors import CorruptEntry
@@ -16,7 +15,7 @@ from dledger.store.scan import blank
 from dledger.store.segments import file_name
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth, Written
-from dledger.testing.invariants.view import Memory, View
+from dledger.testing.invariants.view import View
 
 
 class AtRest:
@@ -71,22 +70,6 @@ class AtRest:
         if index and before is None:
             return False  # nobody knows what its header must be
         return same and body_is_sound(entry) and chain_is_sound(entry, before.chain_crc if before else 0)
-
-    @staticmethod
-    def retained(view: View, begin: int, views: Mapping[str, View], memories: Mapping[str, Memory]) -> None:
-        """I15: retention takes nothing that this node may still replay, that an open transaction needs, or that another
-        node would have to be sent. One that lost its disk needs all there is, and gets the state instead."""
-        last, catalog = begin - 1, view.catalog
-        saved = view.server.checkpoints.oldest_index
-        if last > min(saved, view.log.committed_index):
-            raise Broken("I15", f"{view} lets entries up to {last} go, its catalog is saved as of {saved}")
-        if begin > catalog.retention_floor():
-            raise Broken("I15", f"{view} lets entries up to {last} go, {catalog.retention_floor()} is still needed")
-        for name, memory in memories.items():
-            other = views.get(name)
-            has = memory.durable if other is None else other.synced()
-            if has < last and memory.before is None:
-                raise Broken("I15", f"{view} lets entries up to {last} go, {name} has none behind {has}")
 
 
 def _disk(view: View) -> Any:

@@ -21,6 +21,7 @@ from dledger.testing.invariants.logs import Logs
 from dledger.testing.invariants.members import Members
 from dledger.testing.invariants.messages import check_limits, check_push, check_sent
 from dledger.testing.invariants.reads import ReadIndexes, leads_with_quorum
+from dledger.testing.invariants.retention import Retention
 from dledger.testing.invariants.storage import Storage
 from dledger.testing.invariants.truth import Truth
 from dledger.testing.invariants.view import Memory, View
@@ -56,6 +57,7 @@ class Watch:
         self.reads = ReadIndexes(truth)
         self.storage = Storage(truth)
         self.at_rest = AtRest(truth)
+        self.retention = Retention()
         self.healing = Healing(truth, group.election_ms)
 
     # --- lives of nodes -----------------------------------------------------------------------------------------
@@ -153,6 +155,7 @@ class Watch:
                 self.logs.cut(view, ready.truncate_to)
             if ready.append:
                 self.logs.appended(view, ready.append)
+                self.retention.written(ready.append[-1].index, self._now_ms())
             self.look(view)
             self.logs.settled(view)
             if ready.messages:
@@ -220,10 +223,10 @@ class Watch:
         with self:
             self.at_rest.ends(view)
 
-    def retained(self, view: View, begin: int) -> None:
-        """A node's store has let the entries before ``begin`` go."""
+    def retained(self, view: View, begin: int, *, is_tight: bool = False) -> None:
+        """A node's store has let the entries before ``begin`` go; its disk was tight or not."""
         with self:
-            self.at_rest.retained(view, begin, self.views, self.memories)
+            self.retention.retained(view, begin, self.views, self.memories, self._now_ms(), is_tight=is_tight)
 
     def saved(self, view: View, data: bytes, index: int) -> None:
         """A node saves its catalog as of ``index``."""

@@ -11,6 +11,7 @@ from dledger.messages.entry import Entry
 from dledger.messages.peer import PeerMessage
 from dledger.raft.ready import Ready
 from dledger.server.node import NodeServer
+from dledger.testing.invariants.retention import is_tight
 from dledger.testing.invariants.view import View
 from dledger.testing.invariants.watch import Watch
 from dledger.types import Buffer, Index, NodeId
@@ -81,10 +82,10 @@ def _attach_store(watch: Watch, view: View, server: NodeServer) -> None:
         watch.was_cut(view)
 
     def watched_retain(*asked: Any, **how: Any) -> Index:
-        before = store.begin_index
+        before, tight = store.begin_index, is_tight(view)
         begin: Index = retain(*asked, **how)
         if begin > before:
-            watch.retained(view, begin)
+            watch.retained(view, begin, is_tight=tight)
         return begin
 
     def watched_save(data: bytes, index: Index, *rest: Any) -> None:

@@ -63,4 +63,24 @@ WORLD: Final = (
         "a jump of the wall clock expires all files at once",
         "tests/testing/test_sim_clocks.py",
     ),
+    Mutant(
+        "members-hold-for-ever", "B34", "server.holds", "Laggards.look",
+        "Index(min(self._marks.values()) + 1), self._max_ms, self._max_bytes",
+        "Index(min(self._marks.values()) + 1), 1 << 60, 0",
+        "a member that is down keeps all others from letting anything go",
+        "tests/testing/test_sim_retention.py",
+    ),
+    Mutant(
+        "members-hold-nothing", "B34", "server.house", "House._retain",
+        "self.laggards.look(marks)",
+        "None",
+        "retention waits for no member",
+    ),
+    Mutant(
+        "state-of-the-caught-up-only", "B34", "server.images", "Images._begin",
+        "elif begin > self._catalog.applied_index:",
+        "elif max(begin, self._driver.raft.noop_index) > self._catalog.applied_index:",
+        "where a bare quorum is alive leader and member wait for each other",
+        "tests/testing/test_sim_retention.py",
+    ),
 )  # fmt: skip

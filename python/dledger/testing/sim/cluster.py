@@ -55,6 +55,8 @@ class World:
         self.scheduler = Scheduler()
         self.watch = Watch(plan.group_config(), lambda: self.scheduler.now_ns // MS) if watching else None
         """Looks at every node after every event."""
+        if self.watch is not None:
+            self.watch.retention.clocks_are_right = not (plan.has("drift") or plan.has("wall clock jump"))
         self.counts = Counts()
         self.story = Story(self.scheduler, kept)
         self.network = Network(self.scheduler, self.rng.fork("network"), self.counts)
