@@ -26,7 +26,8 @@ def check_name(what: str, name: str) -> str:
         ConfigError: the name is empty, too long, ``.``, ``..``, or has other characters.
     """
     if not NAME.fullmatch(name) or name in {".", ".."}:
-        raise ConfigError(f"{what} {name!r}: use 1 to 127 of the characters A-Z a-z 0-9 . _ -")
+        shown = name if len(name) <= 200 else name[:40] + f"... of {len(name)} characters"
+        raise ConfigError(f"{what} {shown!r}: use 1 to 127 of the characters A-Z a-z 0-9 . _ -")
     return name
 
 
@@ -127,6 +128,18 @@ class GroupConfig:
     commit_log: str = "topics"
     """What the log holds. ``topics``: records in topics, as Spark reads and writes them. ``rocketmq``: messages of a
     RocketMQ commit log, each an entry of its own (DLedgerCommitLog). Never changed once the group has files."""
+    max_topics: int = 10_000
+    """Topics in all. These limits keep a node within 300 MiB; the leader refuses what is over one before it is
+    written."""
+    max_partitions: int = 100_000
+    """Partitions of all topics together."""
+    max_consumer_groups: int = 20_000
+    """Consumer groups."""
+    max_producers: int = 100_000
+    """Producer sessions, at most 100,000: from there on the longest unused ones are forgotten, and a new one is refused
+    where that would be one in use within the last hour."""
+    max_catalog_bytes: int = 96 * MIB
+    """Memory of topics, groups, producers and transactions in all, about."""
     preferred_leaders: tuple[NodeId, ...] = ()
     """Leadership moves to one of these whenever it is up to date."""
     max_transfer_lag: int = 1000
@@ -144,6 +157,10 @@ class GroupConfig:
             raise ConfigError(f"election_ms {self.election_ms} is under three times heartbeat_ms {self.heartbeat_ms}")
         if self.commit_log not in {"topics", "rocketmq"}:
             raise ConfigError(f"commit_log {self.commit_log!r}: write 'topics' or 'rocketmq'")
+        limits = (self.max_topics, self.max_partitions, self.max_consumer_groups, self.max_catalog_bytes)
+        if min(limits) < 1 or not 1 <= self.max_producers <= 100_000:
+            raise ConfigError("max_topics, max_partitions, max_consumer_groups, max_catalog_bytes: 1 or more; "
+                              "max_producers: 1 to 100000")  # fmt: skip
         if self.takeover_ms < 0:
             raise ConfigError(f"takeover_ms {self.takeover_ms} is negative; 0 switches it off")
         if self.max_body_bytes + 4096 > self.segment_bytes:

@@ -20,6 +20,7 @@ asking again can help. Every message names the thing and the way out::
     |-- TopicNotFound, TopicExists, TopicRecreated                            definite
     |-- OffsetOutOfRange        .begin and .end say which range there is      definite
     |-- RecordTooLarge          over the group's limit                        definite
+    |-- LimitReached            the group may have no more of this           definite
     |-- ProducerFenced          a newer session took over                     definite
     |-- OutOfOrderSequence      a batch before this one is missing            definite, retriable in order
     |-- TransactionError        a stage is gone or incomplete                 definite
@@ -130,6 +131,10 @@ class OffsetOutOfRange(DLedgerError, LookupError):
 
 class RecordTooLarge(DLedgerError, ValueError):
     """One record is over the group's limit."""
+
+
+class LimitReached(DLedgerError):
+    """The group has as many topics, partitions, groups or the like as it may; the message names the setting."""
 
 
 class ProducerFenced(DLedgerError):

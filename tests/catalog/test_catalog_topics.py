@@ -155,3 +155,10 @@ def test_consumer_group_offsets_go_with_their_topic(log: Any) -> None:
     log.run(DeleteTopic(name="t"))
     log.topic("t")
     assert log.catalog.group("g") == {}
+
+
+def test_applying_knows_no_total_of_topics(log: Any) -> None:
+    """What a log that was written before there were limits means must not change: only a leader refuses, beforehand."""
+    for number in range(10_050):
+        assert create(log, f"x{number}", f"id-{number}").code is Code.SUCCESS
+    assert len(log.catalog.topics()) == 10_051

@@ -55,19 +55,13 @@ class Groups:
             check_name("consumer group", command.consumer_group)
         except ConfigError as error:
             return CommandResult(Code.MALFORMED, str(error))
+        refused = self.no_partition(command)
+        if refused is not None:
+            return refused
         checked: list[tuple[int, int, int]] = []
         for name, offsets in command.offsets.items():
-            info = self._topics.by_name.get(name)
-            if info is None:
-                return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {name!r}")
-            log_id = command.log_ids.get(name, info.log_id) if isinstance(command, CommitProgress) else info.log_id
-            if log_id != info.log_id:
-                text = f"topic {name!r} was deleted and created again: its log id is {info.log_id}, not {log_id}"
-                return CommandResult(Code.UNKNOWN_TOPIC, text)
+            info = self._topics.by_name[name]
             for number, offset in offsets.items():
-                if not 0 <= number < info.partitions:
-                    text = f"topic {name!r} has partitions 0 to {info.partitions - 1}, not {number}"
-                    return CommandResult(Code.UNKNOWN_TOPIC, text)
                 end = self._partition(info.topic_id, number).next_offset
                 if not 0 <= offset <= end:
                     text = f"{name}/{number} ends at offset {end}; {offset} cannot have been processed"
@@ -79,6 +73,22 @@ class Groups:
         if isinstance(command, CommitProgress):  # the older command never noted it, and a replay must not either
             group.committed_ms = command.time_ms
         return _DONE
+
+    def no_partition(self, command: CommitOffsets | CommitProgress) -> CommandResult | None:
+        """The answer where a topic or partition is not there, or another one by now."""
+        for name, offsets in command.offsets.items():
+            info = self._topics.by_name.get(name)
+            if info is None:
+                return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {name!r}")
+            log_id = command.log_ids.get(name, info.log_id) if isinstance(command, CommitProgress) else info.log_id
+            if log_id != info.log_id:
+                text = f"topic {name!r} was deleted and created again: its log id is {info.log_id}, not {log_id}"
+                return CommandResult(Code.UNKNOWN_TOPIC, text)
+            for number in offsets:
+                if not 0 <= number < info.partitions:
+                    text = f"topic {name!r} has partitions 0 to {info.partitions - 1}, not {number}"
+                    return CommandResult(Code.UNKNOWN_TOPIC, text)
+        return None
 
     def hold(self, command: HoldRetention) -> CommandResult:
         """A group holds retention back, or lets go; a group that does not exist can only let go."""

@@ -31,63 +31,87 @@ class Topics:
         self.by_id: dict[int, TopicInfo] = {}
         self.next_id = 1
         self.retired: dict[str, None] = {}
+        self._log_ids: set[str] = set()
 
     def create(self, command: CreateTopic) -> tuple[CommandResult, TopicInfo | None]:
         """The answer, and the topic when it is new. Repeating a creation (same log id) is a success."""
-        malformed = _malformed(command)
+        malformed = malformed_topic(command)
         if malformed:
             return CommandResult(Code.MALFORMED, malformed), None
-        name = command.name
-        info = self.by_name.get(name)
+        taken = self.taken(command)
+        if taken is not None:
+            return taken, None
+        info = self.by_name.get(command.name)
         if info is not None:
-            if info.log_id == command.log_id:
-                return CommandResult(Code.SUCCESS, "", _result(info)), None
-            if info.partitions != command.partitions:
-                message = f"topic {name!r} exists with {info.partitions} partitions, not {command.partitions}"
-                return CommandResult(Code.TOPIC_EXISTS, message), None
-            if not command.if_absent:
-                return CommandResult(Code.TOPIC_EXISTS, f"topic {name!r} exists"), None
             return CommandResult(Code.SUCCESS, "", _result(info)), None
-        if command.log_id in self.retired or any(known.log_id == command.log_id for known in self.by_id.values()):
-            message = f"log id {command.log_id!r} is or was another topic's; a new topic needs a new one"
-            return CommandResult(Code.TOPIC_EXISTS, message), None
         info = TopicInfo(
-            name=name, topic_id=self.next_id, log_id=command.log_id, partitions=command.partitions,
+            name=command.name, topic_id=self.next_id, log_id=command.log_id, partitions=command.partitions,
             settings=dict(sorted(command.settings.items())),
         )  # fmt: skip
         self.next_id += 1
         self.add(info)
         return CommandResult(Code.SUCCESS, "", _result(info)), info
 
-    def grow(self, command: AddPartitions) -> tuple[CommandResult, TopicInfo | None]:
-        """The answer, and the topic as it was when it has grown. As many partitions as there are is a success."""
+    def taken(self, command: CreateTopic) -> CommandResult | None:
+        """Why the name or the log id cannot be had, or None."""
+        name, info = command.name, self.by_name.get(command.name)
+        if info is not None:
+            if info.log_id == command.log_id:
+                return None
+            if info.partitions != command.partitions:
+                message = f"topic {name!r} exists with {info.partitions} partitions, not {command.partitions}"
+                return CommandResult(Code.TOPIC_EXISTS, message)
+            return None if command.if_absent else CommandResult(Code.TOPIC_EXISTS, f"topic {name!r} exists")
+        if command.log_id in self.retired or command.log_id in self._log_ids:
+            message = f"log id {command.log_id!r} is or was another topic's; a new topic needs a new one"
+            return CommandResult(Code.TOPIC_EXISTS, message)
+        return None
+
+    def no_topic(self, name: str) -> CommandResult | None:
+        """The answer where there is no such topic."""
+        if name in self.by_name:
+            return None
+        return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {name!r}")
+
+    def no_growth(self, command: AddPartitions) -> CommandResult | None:
+        """Why a topic cannot have so many partitions, or None."""
         old = self.by_name.get(command.name)
         if old is None:
-            return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {command.name!r}"), None
+            return self.no_topic(command.name)
         if not old.partitions <= command.partitions <= MAX_PARTITIONS:
             message = (
                 f"topic {old.name!r} has {old.partitions} partitions and can have more, up to {MAX_PARTITIONS}, but "
                 f"not {command.partitions}: records stay in their partition"
             )
-            return CommandResult(Code.MALFORMED, message), None
+            return CommandResult(Code.MALFORMED, message)
+        return None
+
+    def grow(self, command: AddPartitions) -> tuple[CommandResult, TopicInfo | None]:
+        """The answer, and the topic as it was when it has grown. As many partitions as there are is a success."""
+        refused = self.no_growth(command)
+        if refused is not None:
+            return refused, None
+        old = self.by_name[command.name]
         info = replace(old, partitions=command.partitions)
         self.add(info)
         return CommandResult(Code.SUCCESS, "", _result(info)), old
 
     def add(self, info: TopicInfo) -> None:
         self.by_name[info.name] = self.by_id[info.topic_id] = info
+        self._log_ids.add(info.log_id)
 
     def delete(self, name: str) -> TopicInfo | None:
         info = self.by_name.pop(name, None)
         if info is not None:
             del self.by_id[info.topic_id]
+            self._log_ids.discard(info.log_id)
             self.retired[info.log_id] = None
             if len(self.retired) > MAX_RETIRED:
                 del self.retired[next(iter(self.retired))]
         return info
 
 
-def _malformed(command: CreateTopic) -> str:
+def malformed_topic(command: CreateTopic) -> str:
     """What is wrong with a creation, or nothing."""
     try:
         check_name("topic", command.name)
@@ -111,4 +135,4 @@ def _result(info: TopicInfo) -> dict[str, object]:
     return {"topic_id": info.topic_id, "log_id": info.log_id, "partitions": info.partitions}
 
 
-__all__ = ["MAX_PARTITIONS", "SETTINGS", "Topics"]
+__all__ = ["MAX_PARTITIONS", "SETTINGS", "Topics", "malformed_topic"]

@@ -80,14 +80,9 @@ class Transactions:
 
     def open(self, index: int, command: OpenStage, now_ms: int) -> CommandResult:
         """A new stage, or the result when its transaction is committed already."""
-        if not 0 < len(command.writer_id) <= MAX_NAME or len(command.label) > MAX_NAME:
-            return CommandResult(Code.MALFORMED, f"a writer id has 1 to {MAX_NAME} characters, a label up to as many")
-        if command.sequence < 0:
-            return CommandResult(Code.MALFORMED, f"a transaction's sequence is 0 or more, not {command.sequence}")
-        if not 0 < command.timeout_ms <= MAX_STAGE_MS:
-            return CommandResult(
-                Code.MALFORMED, f"a stage's time-out is 1 to {MAX_STAGE_MS} ms, not {command.timeout_ms}"
-            )
+        malformed = malformed_stage(command)
+        if malformed:
+            return CommandResult(Code.MALFORMED, malformed)
         writer = self.writers.get(command.writer_id)
         if writer is not None and command.sequence <= writer.sequence:
             offsets, records = writer.result(command.sequence)
@@ -123,10 +118,9 @@ class Transactions:
 
     def commit(self, index: int, command: CommitTransaction) -> CommandResult:
         """All or nothing: a refused commit changes nothing and may be tried again."""
-        if not 0 < len(command.writer_id) <= MAX_NAME or command.sequence < 0:
-            return CommandResult(
-                Code.MALFORMED, f"a writer id has 1 to {MAX_NAME} characters, a sequence is 0 or more"
-            )
+        malformed = malformed_commit(command)
+        if malformed:
+            return CommandResult(Code.MALFORMED, malformed)
         writer = self.writers.get(command.writer_id)
         if writer is not None and command.sequence <= writer.sequence:
             offsets, records = writer.result(command.sequence)
@@ -228,4 +222,23 @@ class Transactions:
         ]  # fmt: skip
 
 
-__all__ = ["MAX_STAGE_MS", "MAX_WRITERS", "STAGED_ROW", "Offsets", "Stage", "Transactions", "Writer"]
+def malformed_stage(command: OpenStage) -> str:
+    """What is wrong with the opening of a stage, or nothing."""
+    if not 0 < len(command.writer_id) <= MAX_NAME or len(command.label) > MAX_NAME:
+        return f"a writer id has 1 to {MAX_NAME} characters, a label up to as many"
+    if command.sequence < 0:
+        return f"a transaction's sequence is 0 or more, not {command.sequence}"
+    if not 0 < command.timeout_ms <= MAX_STAGE_MS:
+        return f"a stage's time-out is 1 to {MAX_STAGE_MS} ms, not {command.timeout_ms}"
+    return ""
+
+
+def malformed_commit(command: CommitTransaction) -> str:
+    """What is wrong with a commit whatever its stages hold, or nothing."""
+    if not 0 < len(command.writer_id) <= MAX_NAME or command.sequence < 0:
+        return f"a writer id has 1 to {MAX_NAME} characters, a sequence is 0 or more"
+    return ""
+
+
+__all__ = ["MAX_STAGE_MS", "MAX_WRITERS", "STAGED_ROW", "Offsets", "Stage", "Transactions", "Writer",
+           "malformed_commit", "malformed_stage"]  # fmt: skip

@@ -60,6 +60,7 @@ _ERRORS: Final[dict[Code, type[DLedgerError]]] = {
     Code.TRANSACTION_CONFLICT: errors.TransactionError,
     Code.CORRUPT_ENTRY: errors.CorruptEntry,
     Code.RECORD_TOO_LARGE: errors.RecordTooLarge,
+    Code.LIMIT_REACHED: errors.LimitReached,
     Code.MALFORMED: errors.ConfigError,
     Code.SCHEMA_MISMATCH: errors.SchemaMismatch,
     Code.UNEXPECTED_ARGUMENT: errors.ConfigError,

@@ -60,3 +60,5 @@ class Code(IntEnum):
     MALFORMED = 612
     SCHEMA_MISMATCH = 613
     """The batch is raw and its topic typed, or the other way round, or its schema version is none of the topic's."""
+    LIMIT_REACHED = 614
+    """The group has as much of this as a setting allows, which the message names."""

@@ -20,6 +20,7 @@ from dledger.net import Connection
 from dledger.raft.ready import Finished
 from dledger.server.clocks import Clocks
 from dledger.server.driver import Driver
+from dledger.server.quotas import Quotas
 from dledger.types import NO_TERM, Buffer, Index, NodeId, Role, Term
 from dledger.wire import encode_command
 
@@ -29,6 +30,8 @@ BETWEEN_S: Final = 0.25
 """How long a request waits for the next leader to be known, while there is none or leadership is being handed over:
 mostly that takes some milliseconds, and the answer then names the node to ask at once."""
 COMMAND_HEADER: Final = encode_header(BodyHeader(Kind.COMMAND))
+WAITER_BYTES: Final = 512
+"""About what a request takes while it waits, beside its body."""
 CHUNK_ENTRIES: Final = 128
 CHUNK_BYTES: Final = 512 << 10
 """So much is proposed at once, although more may have come: followers and disks work on it meanwhile."""
@@ -70,6 +73,8 @@ class Waiter:
     term: Term = NO_TERM
     held: bool = False
     """Counted in ``held_bytes``."""
+    is_claimed: bool = False
+    """A command that the quotas have let pass."""
 
 
 TIMED: Final = (OpenStage, InitProducer, Expire)
@@ -100,6 +105,7 @@ class Writes:
         self.clocks = Clocks(
             driver.environment, catalog, lambda: driver.raft.role is Role.LEADER, self._nothing_timed_waits
         )
+        self.quotas = Quotas(group, catalog, self._now_ms)
         self._max_body_bytes = group.max_body_bytes
         self._pending_bytes = group.pending_bytes
         self._on_relief = on_relief
@@ -173,7 +179,7 @@ class Writes:
         gathered = self._gathered
         gathered.append(waiter)
         waiter.held = True
-        self.held_bytes += waiter.size
+        self.held_bytes += waiter.size + WAITER_BYTES
         self._gathered_bytes += waiter.size
         if len(gathered) == 1:
             self._loop.call_soon(self._propose)
@@ -214,6 +220,7 @@ class Writes:
         try:
             ready = self._driver.propose([waiter.body for waiter in accepted if waiter.body is not None])
         except Exception as error:
+            self.quotas.drop()
             self._driver.fail(error)
             for waiter in accepted:
                 self._answer(waiter, Code.DISK_ERROR)
@@ -223,6 +230,8 @@ class Writes:
             waiter.body = None  # the core has it as long as it is wanted
             waiter.term = entry.term
             waiting[entry.index] = waiter
+            if waiter.is_claimed:
+                self.quotas.place(entry.index)
             if self._sweep_ms == 0 or waiter.deadline_ms < self._sweep_ms:
                 self._sweep_ms = waiter.deadline_ms
         self._driver.carry_out(ready)
@@ -247,13 +256,26 @@ class Writes:
 
     def _is_known(self, waiter: Waiter) -> bool:
         """Whether the catalog has the answer already. What it does not know yet is decided when it is applied."""
-        if waiter.header is None or not self.caught_up:
+        if waiter.header is None:
+            return self._is_refused(waiter)
+        if not self.caught_up:
             return False
         known = self._catalog.check_append(waiter.header)
         if known is None:
             return False
         self._answer(waiter, known.code, known.message, base_offset=known.base_offset)
         return True
+
+    def _is_refused(self, waiter: Waiter) -> bool:
+        """Whether a command is not to be written; the node's own always are."""
+        if waiter.connection is None or waiter.command is None:
+            return False
+        refusal = self.quotas.refusal(waiter.command, caught_up=self.caught_up)
+        if refusal is not None:
+            self._answer(waiter, refusal.code, refusal.message)
+            return True
+        waiter.is_claimed = True
+        return False
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -311,7 +333,7 @@ class Writes:
     def _release(self, waiter: Waiter) -> None:
         if waiter.held:
             waiter.held = False
-            self.held_bytes -= waiter.size
+            self.held_bytes -= waiter.size + WAITER_BYTES
             self._on_relief()
 
     def _answer(

@@ -191,9 +191,7 @@ class Front:
         elif (handle := self._with_payload.get(type(message))) is not None:
             self.client_requests += 1
             handle(connection, request_id, message, payload)
-            if self._writes.held_bytes > self._full_bytes and connection not in self._paused:
-                self._paused[connection] = None
-                connection.pause_reading()
+            self._hold_back(connection)
         else:
             handler = self._handlers.get(type(message))
             if handler is None:
@@ -202,8 +200,15 @@ class Front:
                 self.client_requests += 1
             try:
                 handler(connection, request_id, message)
+                self._hold_back(connection)
             except StorageError as error:  # a look into the topic index may need the disk
                 self._driver.fail(error)
+
+    def _hold_back(self, connection: Connection) -> None:
+        """Read no further from a client while as much waits for answers as may."""
+        if self._writes.held_bytes > self._full_bytes and connection not in self._paused:
+            self._paused[connection] = None
+            connection.pause_reading()
 
     def _welcome(self, connection: Connection, request_id: int, message: Any) -> None:
         """Answer a hello, and give the connection its place. One of a client is refused where there is none."""

@@ -84,4 +84,32 @@ LIMITS: Final = (
         "a long poll is closed as idle",
         "tests/net/test_connection.py",
     ),
+    Mutant(
+        "flood-slips-through", "B35", "server.quotas", "Quotas._over",
+        "group, taken, claim = self._catalog, self._group, self._sum, self._claim(command)",
+        "group, taken, claim = self._catalog, self._group, Claim(), self._claim(command)",
+        "what is proposed and not applied counts for no limit",
+        "tests/server/test_server_quotas.py",
+    ),
+    Mutant(
+        "refused-is-written", "B35", "server.appends", "Writes._is_refused",
+        "if refusal is not None:",
+        "if refusal is not None and self.waiting < 0:",
+        "a command that will be refused goes into the log, with all that it carries",
+        "tests/server/test_server_quotas.py",
+    ),
+    Mutant(
+        "refused-too-early", "B35", "server.quotas", "Quotas.refusal",
+        "if not self.in_flight:",
+        "if True:",
+        "a command is refused although one before it makes it right",
+        "tests/server/test_server_quotas.py",
+    ),
+    Mutant(
+        "limits-when-applied", "B35", "catalog.topics", "Topics.create",
+        "if taken is not None:",
+        "if taken is not None or self.next_id > 10_000:",
+        "an older log means something else than it did",
+        "tests/catalog/test_catalog_topics.py",
+    ),
 )  # fmt: skip

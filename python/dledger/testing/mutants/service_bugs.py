@@ -113,9 +113,9 @@ SERVICE: Final = (
         "tests/server/test_server_appends.py",
     ),
     Mutant(
-        "server-foreign-peer", "B35", "server.front", "Front._hello",
-        "elif message.group != self._group.group and (message.group or message.node_id):",
-        "elif message.group == \"\" and message.node_id:",
+        "server-foreign-peer", "B35", "server.gate", "",
+        "if hello.group != own and (hello.group or hello.node_id):",
+        "if hello.group == \"\" and hello.node_id:",
         "nodes and clients of another group are let in",
         "tests/server/test_server_front.py",
     ),
