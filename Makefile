@@ -16,7 +16,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills chaos sim matrix mutants crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills chaos sim matrix mutants schedules crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -69,6 +69,10 @@ matrix: $(VENV)/.package  ## cut the links of 3 and 5 simulated nodes in every w
 
 mutants: $(VENV)/.package  ## plant bugs, one after the other, and look whether the simulator finds them (ONLY=name,name; SEEDS=500; JSON=file)
 	@$(BIN)/python -m dledger.testing.mutants $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))
+
+schedules: $(VENV)/.package  ## interleave the threads that share a store, crash them anywhere, start again (SCHEDULES=20000, SEED=s, SCENARIO=name, both for one step by step, JSON=file)
+	@$(BIN)/python -m dledger.testing.interleave $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(SCENARIO),--scenario "$(SCENARIO)") $(if $(JSON),--json $(JSON))
 
 crash-points: $(VENV)/.package  ## start the store from the states that crashes leave of its files (STATES=50000, JSON=file)
 	@$(BIN)/python -m dledger.testing.disk_states crash --states $(STATES) $(if $(JSON),--json $(JSON))

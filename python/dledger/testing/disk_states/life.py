@@ -162,9 +162,13 @@ class Life:
         ]
         self._say(replace(self.promise, begins=(old, *firsts)))
         begin = self.store.retain(Index(limit), 0, 0)
+        self._forget(begin)
+        self._say(replace(self.promise, begins=(begin,)))
+
+    def _forget(self, begin: Index) -> None:
+        """The catalog needs nothing in front of this entry any more."""
         if self.catalog is not None:
             self.catalog.drop_before(begin)
-        self._say(replace(self.promise, begins=(begin,)))
 
     def checkpoint(self) -> None:
         """Save the catalog."""

@@ -14,15 +14,15 @@ class Coverage:
     missing: str
 
 
-SIM, MUTANTS, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS = (
-    "sim", "mutants", "crash states", "byte flips", "disk errors", "chaos", "partition matrix", "availability",
-    "job kills",
+SIM, MUTANTS, SCHEDULES, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS = (
+    "sim", "mutants", "schedules", "crash states", "byte flips", "disk errors", "chaos", "partition matrix",
+    "availability", "job kills",
 )  # fmt: skip
 """Names of campaigns."""
 
 PROMISES: Final[dict[str, Coverage]] = {
     "P1": Coverage(
-        (SIM, MUTANTS, CRASHES, ERRORS, CHAOS),
+        (SIM, MUTANTS, SCHEDULES, CRASHES, ERRORS, CHAOS),
         "no power plug was pulled: power loss rests on a model of the disk, in the simulator, in the crash states and "
         "in chaos, which undoes or tears what no sync covers in the files of real nodes; "
         "a member that cuts an entry of which its disk has lost data and index, and stops with its leader before it "
@@ -33,7 +33,7 @@ PROMISES: Final[dict[str, Coverage]] = {
     "P4": Coverage((SIM, MUTANTS, CHAOS), "a pause of a node while its machine sleeps, for hours"),
     "P5": Coverage((SIM, MUTANTS, CHAOS), "real processes whose producers come back after their session has expired"),
     "P6": Coverage((SIM, CHAOS), "errors of the operating system that no test can order, as a failing memory"),
-    "P7": Coverage((SIM, FLIPS, CRASHES, CHAOS), "two bytes damaged at once so that a CRC-32 still fits"),
+    "P7": Coverage((SIM, SCHEDULES, FLIPS, CRASHES, CHAOS), "two bytes damaged at once so that a CRC-32 still fits"),
     "P8": Coverage((SIM, ERRORS, CHAOS), "quotas of a user or a project on a real file system"),
     "P9": Coverage((SIM, ERRORS, MUTANTS, CHAOS), "disks that report success for a flush that they did not do"),
     "P10": Coverage((SIM, MUTANTS, CHAOS), "a monotonic clock that goes back"),

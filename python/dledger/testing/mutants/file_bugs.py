@@ -60,7 +60,7 @@ FILES: Final = (
         "tests/store/test_recovery.py",
     ),
     Mutant(
-        "store-damage-beside-unseen", "B8", "store.scrub", "examine",
+        "store-damage-beside-unseen", "B8", "store.scrub", "_examine",
         "event.entry.index > last",
         "event.entry.index > first",
         "a run that damage beside it keeps from being repaired stays as it is",

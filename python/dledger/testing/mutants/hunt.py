@@ -17,13 +17,15 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from dledger.testing.mutants.plant import CRASH_STATES, SIMULATOR, plant
+from dledger.testing.mutants.plant import CRASH_STATES, SCHEDULES, SIMULATOR, plant
 from dledger.testing.mutants.registry import named
 
 SEED_S: Final = 60
 """A seed that takes more of the processor's time than this runs in circles, which is a find too."""
 STATES: Final = 4000
 """Crash states over all scripts: a share of what their own campaign does."""
+MOST_SCHEDULES: Final = 1000
+"""Over all scenarios of the interleaving scheduler."""
 NOTHING: Final = "-"
 
 
@@ -53,6 +55,8 @@ def hunt(name: str, first: int, seeds: int) -> Hunt:
     if name != NOTHING:
         plant(named(name))
         catcher = named(name).catcher
+    if catcher == SCHEDULES:
+        return _schedules(name, begun)
     if catcher != SIMULATOR:
         caught, text = _crash(named(name).module) if catcher == CRASH_STATES else _test(catcher)
         return Hunt(name, 0, round(time.monotonic() - begun, 1), caught, text[:400])
@@ -80,6 +84,17 @@ def _run(seed: int) -> tuple[str, str]:
         return type(error).__name__, str(error)
     violation = outcome.violation
     return ("", "") if violation is None else (violation.invariant, violation.text)
+
+
+def _schedules(name: str, begun: float) -> Hunt:
+    """Schedules of threads that share a store, all scenarios in turn, until one is red."""
+    from dledger.testing.interleave.campaign import first_red
+
+    number, found = first_red(MOST_SCHEDULES)
+    seconds = round(time.monotonic() - begun, 1)
+    if found is None:
+        return Hunt(name, number, seconds, "", "")
+    return Hunt(name, number, seconds, SCHEDULES, f"{found.scenario}, seed {found.seed}: {found.problem}"[:400])
 
 
 def _crash(module: str) -> tuple[str, str]:

@@ -18,6 +18,8 @@ from dledger.errors import ConfigError
 SIMULATOR: Final = "sim"
 CRASH_STATES: Final = "crash states"
 """The enumeration of `dledger.testing.disk_states`."""
+SCHEDULES: Final = "schedules"
+"""The campaign of `dledger.testing.interleave`."""
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -33,8 +35,8 @@ class Mutant:
         pattern: what stands there, exactly once in that function; lines are separated as in the source.
         replacement: what stands there instead.
         why: what goes wrong, in a line.
-        catcher: who has to find it: `SIMULATOR`, `CRASH_STATES`, or paths of tests where the simulator has no way to
-            make the difference show.
+        catcher: who has to find it: `SIMULATOR`, `CRASH_STATES`, `SCHEDULES`, or paths of tests where none of these has
+            a way to make the difference show.
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dledger.testing.mutants.plant import Mutant
+from dledger.testing.mutants.plant import SCHEDULES, Mutant
 
 RACES: Final = (
     Mutant(
@@ -12,13 +12,13 @@ RACES: Final = (
         "            with self._lock:\n                self._dirty.add(offset - inside)",
         "            self.has(offset)",
         "a write that is under way when a sync begins is called durable by the next sync, which syncs nothing",
-        "tests/store/test_store_threads.py",
+        SCHEDULES,
     ),
     Mutant(
         "race-file-behind-a-cut", "B20", "store.segments", "SegmentFiles.allocate",
         "if ahead and start != self.end:",
         "if ahead and start < 0:",
         "the file that the keeper makes during a cut leaves a hole, and the node does not start again",
-        "tests/store/test_store_threads.py",
+        SCHEDULES,
     ),
 )

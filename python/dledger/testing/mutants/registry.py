@@ -15,11 +15,12 @@ from dledger.testing.mutants.plant import Mutant
 from dledger.testing.mutants.race_bugs import RACES
 from dledger.testing.mutants.raft_bugs import RAFT
 from dledger.testing.mutants.service_bugs import SERVICE
+from dledger.testing.mutants.thread_bugs import THREADS
 from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
-    *RAFT, *CORE, *STORE, *FILES, *RACES, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD, *LIMITS, *BROKER,
-    *MEMBERS,
+    *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD, *LIMITS,
+    *BROKER, *MEMBERS,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",

@@ -1,0 +1,56 @@
+"""Greenlets: call stacks of their own within one thread, which run only when they are switched to.
+
+The simulator and the scheduler of interleavings stop a thread of a node in the middle of a call and go on with it
+later. The package ``greenlet`` comes with the extra ``test``, so it is loaded where it is needed, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
+
+from dledger.errors import ConfigError
+
+
+class Greenlet(Protocol):
+    """What is used of ``greenlet.greenlet``."""
+
+    def switch(self, *arguments: Any) -> Any:
+        """Go on there; returns what the next switch back brings."""
+
+    def throw(self, *error: Any) -> Any:
+        """As `switch`, but the call that waits there raises the error."""
+
+    @property
+    def dead(self) -> bool:
+        """Its function has ended."""
+
+
+@cache
+def _package() -> Any:
+    try:
+        import greenlet
+    except ModuleNotFoundError as error:
+        raise ConfigError("this needs the package greenlet: pip install 'dledger[test]'") from error
+    return greenlet
+
+
+def new_greenlet(function: Callable[..., Any], parent: Greenlet) -> Greenlet:
+    """One that runs ``function``; ``parent`` goes on when it has ended.
+
+    Raises:
+        ConfigError: the package ``greenlet`` is not installed.
+    """
+    made: Greenlet = _package().greenlet(function, parent)
+    return made
+
+
+def current_greenlet() -> Greenlet:
+    """The one that calls this.
+
+    Raises:
+        ConfigError: as `new_greenlet`.
+    """
+    found: Greenlet = _package().getcurrent()
+    return found

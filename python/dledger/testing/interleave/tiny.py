@@ -1,0 +1,58 @@
+"""Two threads with a call or two each: so few switching points that every schedule with few preemptions is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dledger.testing.interleave.scenarios import LOG, Run, Scenario
+from dledger.testing.interleave.schedule import Bench, Outcome
+from dledger.testing.interleave.scheduler import NEVER
+from dledger.testing.interleave.strategies import Exhaustive
+
+
+def append_and_sync(run: Run) -> None:
+    """A write, and two syncs of another thread."""
+    run.thread("loop", lambda: run.life.append([20]))
+    run.thread("flusher", run.life.sync, run.life.sync)
+
+
+def cut_and_keep(run: Run) -> None:
+    """A truncation over the end of a file, and a round of housekeeping, which makes the next one."""
+    run.life.append([200])
+    run.thread("writer", lambda: run.life.truncate(0))
+    run.thread("keeper", run.life.keep)
+
+
+def cut_and_settle(run: Run) -> None:
+    """The mark is settled while the log is cut and grows again."""
+    life = run.life
+    life.append([20])
+    life.sync()
+    run.thread("writer", lambda: life.truncate(3), lambda: life.append([90, 20, 20, 20]), life.sync)
+    run.thread("keeper", life.keep)
+
+
+def cut_and_repair(run: Run) -> None:
+    """A repair, while what is behind it is cut and written again."""
+    life = run.life
+    life.damage(0)
+    run.thread("writer", lambda: life.truncate(1), lambda: life.append([90]))
+    run.thread("repair", lambda: life.put_back(0))
+
+
+TINY: Final = (
+    Scenario("an append and two syncs", LOG, append_and_sync),
+    Scenario("a cut and housekeeping", LOG, cut_and_keep),
+    Scenario("a cut and a settled mark", LOG, cut_and_settle),
+    Scenario("a cut and a repair", LOG, cut_and_repair),
+)
+
+
+def every_schedule(bench: Bench, scenario: Scenario, preemptions: int, seed: int = 0) -> Iterator[Outcome]:
+    """All schedules with no more preemptions than that, each to its end."""
+    strategy = Exhaustive(preemptions)
+    more = True
+    while more:
+        yield bench.run(scenario, seed, strategy, NEVER)
+        more = strategy.advance()

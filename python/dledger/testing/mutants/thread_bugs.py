@@ -1,0 +1,84 @@
+"""Bugs of threads that share a store, for the schedules of `dledger.testing.interleave`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dledger.testing.mutants.plant import SCHEDULES, Mutant
+
+THREADS: Final = (
+    Mutant(
+        "threads-dirty-set-cleared-late", "D1 B10", "store.segments", "SegmentFiles.sync",
+        "            self._dirty.clear()\n        for start in dirty:\n            self._sync_file(start)",
+        "        for start in dirty:\n            self._sync_file(start)\n        self._dirty.clear()",
+        "a write that comes while a sync is under way is never synced, and called durable by the next sync",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-end-read-after-sync", "D1 B10", "store.file_store", "FileStore.sync",
+        "                self._data.sync()\n",
+        "                self._data.sync()\n                end = self._view.end\n",
+        "a sync calls durable what was written while it was under way",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-mark-settled-over-a-cut", "D15 B20", "store.marks", "MarkBook.settle",
+        " and cuts == self.cuts",
+        "",
+        "the mark says of entries that are written after a cut that their index is synced, and a start begins there",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-repair-over-new-entries", "B8 B20", "store.repairs", "_put_in_place",
+        "now.cuts != seen.cuts or ",
+        "",
+        "a repair that began before a cut brings entries back that were cut, over those that were acknowledged since",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-retention-taken-for-damage", "B8", "store.reader", "Reader.unchanged",
+        "return (now.cuts, now.begin_index) == (view.cuts, view.begin_index)",
+        "return now.cuts == view.cuts",
+        "a sound entry is called damaged, or the node ends, because retention takes the file in front of it",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-cut-beside-a-sync", "D1 B20", "store.file_store", "FileStore.truncate",
+        "with self._sync_lock, self._lock:",
+        "with self._lock:",
+        "a sync that is under way raises the mark above the end that the log is cut to",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-view-changed-after-cut", "B20", "store.file_store", "FileStore.truncate",
+        "                self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)\n"
+        "                self._data.drop_behind(end.end_pos)\n                self._data.cut(end.end_pos)",
+        "                self._data.drop_behind(end.end_pos)\n                self._data.cut(end.end_pos)\n"
+        "                self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)",
+        "a reader meets what is being cut, sees no change, and calls it damaged",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-durable-in-spite-of-a-cut", "D1 B20", "server.disk", "Flusher._durable",
+        "if cuts == self._cuts:",
+        "if cuts <= self._cuts:",
+        "a sync from before a cut speaks for the entries that are written in the same place",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-append-overtakes", "D1 B20", "server.disk", "Flusher.append",
+        "if small and self._queued == self._done and",
+        "if small and",
+        "an append is written before the cut, or the larger append, that was asked for before it",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-rows-clean-after-sync", "D1 B10", "store.tables", "FileTable.sync",
+        "self._rows, self._dirty, False\n        if dirty:\n            with fatal(\"sync\", file.path):\n"
+        "                file.fdatasync()",
+        "self._rows, self._dirty, self._dirty\n        if dirty:\n            with fatal(\"sync\", file.path):\n"
+        "                file.fdatasync()\n            self._dirty = False",
+        "rows written while a checkpoint syncs their table are never synced, and the next snapshot counts on them",
+        SCHEDULES,
+    ),
+)
