@@ -15,6 +15,7 @@ from dledger.net import run
 from dledger.store.file_store import open_store
 from dledger.store.files import DiskFile, Lock
 from dledger.store.keeper import Keeping
+from dledger.testing.chaos.faults.power import what_is_missing
 from dledger.testing.chaos.panel import Panel
 from dledger.testing.chaos.power.disk import PoweredDisk
 from dledger.testing.chaos.power.journal import Journal, Pending, read_records
@@ -272,6 +273,14 @@ def test_a_store_has_what_it_reported_durable_after_every_power_cut(machine: Mac
         node.directory.rmdir()
         machine.forget()
     assert lost > 0
+
+
+def test_entries_that_were_reported_durable_and_are_gone_are_told(machine: Machine) -> None:
+    _, node = grow(machine, 30, 20)
+    machine.cut()
+    assert what_is_missing(node.directory, 19) == ""
+    assert "the log ends at" in what_is_missing(node.directory, 25)
+    assert what_is_missing(node.directory, -1) == ""
 
 
 def campaign(path: Path, faults: Sequence[str], say: Callable[[str], None], **settings: str) -> Part:

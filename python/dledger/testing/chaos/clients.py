@@ -39,6 +39,8 @@ class Place:
     wrong: list[str] = field(default_factory=list)
     """What a client itself saw that cannot be."""
     going: bool = True
+    quiet: bool = False
+    """Clients begin nothing new."""
     clients: int = 0
 
     def partitions(self) -> list[tuple[str, int]]:
@@ -85,6 +87,8 @@ class Worker:
 
     async def pause(self) -> None:
         await asyncio.sleep(self.dice.expovariate(1 / self._pause_s))
+        while self.place.quiet and self.place.going:  # noqa: ASYNC110 - a fault that is over tells nobody
+            await asyncio.sleep(0.02)
 
     def new_values(self, most: int) -> tuple[int, ...]:
         """Numbers of records that nobody else writes."""

@@ -134,6 +134,7 @@ async def _play(
     recorder = Recorder(time.monotonic_ns)
     servers = scene.nodes.bootstrap_servers
     place = Place(servers, TOPICS, scene.nodes.names, recorder, scene.acks)
+    scene.hush = lambda quiet: setattr(place, "quiet", quiet)
     async with AsyncClient(servers, request_timeout_ms=60_000) as client:
         for topic, partitions in TOPICS.items():
             await client.create_topic(topic, partitions)

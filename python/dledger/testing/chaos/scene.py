@@ -34,6 +34,8 @@ class Scene:
     small: SmallDisk
     say: Callable[[str], None]
     dice: random.Random = field(default_factory=random.Random)
+    hush: Callable[[bool], None] = lambda quiet: None
+    """True: clients begin nothing new until False."""
     problems: list[str] = field(default_factory=list)
 
     def seconds(self, low: float = 1.5, high: float = 5.0) -> float:
