@@ -16,7 +16,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills chaos sim matrix mutants schedules crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills chaos sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -63,6 +63,10 @@ chaos: $(VENV)/.package  ## real nodes under load while links, processes, power,
 
 sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (SEEDS=n, or SEED=s for one with its story; JSON=file)
 	@$(BIN)/python -m dledger.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))
+
+judges: $(VENV)/.package $(VENV)/judges  ## let Porcupine judge small histories, simulated ones and a chaos run, beside our checkers (needs Go; HISTORIES=n, SEEDS=n, SECONDS=s, JSON=file)
+	@$(BIN)/python -m dledger.testing.judges --program $(VENV)/judges $(if $(HISTORIES),--histories $(HISTORIES)) \
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--first $(SEED)) $(if $(JSON),--json $(JSON))
 
 matrix: $(VENV)/.package  ## cut the links of 3 and 5 simulated nodes in every way there is: who must have a leader has one (JSON=file)
 	@$(BIN)/python -m dledger.testing.sim.matrix $(if $(JSON),--json $(JSON))
@@ -126,6 +130,11 @@ $(VENV)/.package: $(VENV)/.requirements $(SOURCES)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--force-reinstall .
 	@touch $@
+
+$(VENV)/judges: python/dledger/testing/judges/porcupine/main.go python/dledger/testing/judges/porcupine/go.mod python/dledger/testing/judges/porcupine/go.sum | $(VENV)/.python
+	@command -v go >/dev/null || { \
+		echo "make judges compiles a little Go and fetches Porcupine; on Debian and Ubuntu: apt install golang-go (1.21 or newer)" >&2; exit 1; }
+	@cd python/dledger/testing/judges/porcupine && go build -o $(abspath $@) .
 
 $(KAFKA)/.jars: examples/kafka_copy/pom.xml
 	@command -v mvn >/dev/null || { \

@@ -14,9 +14,9 @@ class Coverage:
     missing: str
 
 
-SIM, MUTANTS, SCHEDULES, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS = (
+SIM, MUTANTS, SCHEDULES, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS, JUDGES = (
     "sim", "mutants", "schedules", "crash states", "byte flips", "disk errors", "chaos", "partition matrix",
-    "availability", "job kills",
+    "availability", "job kills", "judges",
 )  # fmt: skip
 """Names of campaigns."""
 
@@ -28,9 +28,9 @@ PROMISES: Final[dict[str, Coverage]] = {
         "a member that cuts an entry of which its disk has lost data and index, and stops with its leader before it "
         "has it again",
     ),
-    "P2": Coverage((SIM, MUTANTS, CHAOS), "nothing known"),
+    "P2": Coverage((SIM, MUTANTS, CHAOS, JUDGES), "nothing known"),
     "P3": Coverage((SIM, MUTANTS, CHAOS), "nothing known"),
-    "P4": Coverage((SIM, MUTANTS, CHAOS), "a pause of a node while its machine sleeps, for hours"),
+    "P4": Coverage((SIM, MUTANTS, CHAOS, JUDGES), "a pause of a node while its machine sleeps, for hours"),
     "P5": Coverage((SIM, MUTANTS, CHAOS), "real processes whose producers come back after their session has expired"),
     "P6": Coverage((SIM, CHAOS), "errors of the operating system that no test can order, as a failing memory"),
     "P7": Coverage((SIM, SCHEDULES, FLIPS, CRASHES, CHAOS), "two bytes damaged at once so that a CRC-32 still fits"),
@@ -41,7 +41,7 @@ PROMISES: Final[dict[str, Coverage]] = {
         (SIM, MATRIX, AVAILABILITY, CHAOS),
         "directed graphs on 5 nodes; graphs in which no node has two-way links to a majority",
     ),
-    "P12": Coverage((SIM, CHAOS, JOB_KILLS), "executors on other machines"),
+    "P12": Coverage((SIM, CHAOS, JOB_KILLS, JUDGES), "executors on other machines"),
     "P13": Coverage((), "what is not promised is not tested"),
 }
 """By promise, as in docs/guarantees.md."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from dledger.checksum import crc32
+from dledger.testing.checkers.history import Operation
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.ends import check_clients
 from dledger.testing.sim.cluster import Group, World
@@ -45,6 +46,7 @@ def run_seed(
     watching: bool = True,
     story_lines: int = KEPT,
     verbose: bool = False,
+    told: Callable[[list[Operation]], None] | None = None,
 ) -> Outcome:
     """Run one seed.
 
@@ -55,6 +57,7 @@ def run_seed(
         watching: check the invariants after every event.
         story_lines: how many of the last lines of each process are kept.
         verbose: the story has everything that the product logs, and not only what it warns of.
+        told: is given the clients' history at the end.
     """
     rng = Rng(seed).fork("plan")
     drawn = rng.between(*SAFETY_MS)
@@ -72,6 +75,8 @@ def run_seed(
             violation = Violation(broken.invariant, broken.text, world.scheduler.now_ns // MS)
         finally:
             world.dispose()
+    if told is not None:
+        told(run.workload.recorder.history())
     return Outcome(
         seed=seed,
         simulated_ms=world.scheduler.now_ns // MS,
