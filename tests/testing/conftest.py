@@ -39,6 +39,7 @@ class FakeNode:
         )  # fmt: skip
         self.catalog = SimpleNamespace(
             applied_index=NO_INDEX, partitions={}, topics_state=SimpleNamespace(by_name={}), snapshot=lambda: b"",
+            consumer_groups=SimpleNamespace(by_name={}),
             digest=lambda: 0,
         )  # fmt: skip
         self.disk = SimpleNamespace(operations=0)

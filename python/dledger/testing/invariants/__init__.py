@@ -32,7 +32,8 @@ I15  the front of a log goes forward, and not over what is not committed, not in
      needed by a transaction, not expired, or missing on another member's disk while it may wait     retention
      for that; over restarts
 I16  a producer's batches are there once, in order, and none of a fenced session                     commit
-I17  who counts changes one member at a time, by committed entries, and for all nodes alike          members
+I17  who counts changes one member at a time, by committed entries, and for all nodes alike; nobody  members
+     is expelled whose disk was not exchanged
 I18  a leader that looks at the clock and has not heard a quorum for an election time is none        reads
 I19  entries in memory, pending bytes, pushes and their windows within their limits                  messages
 I20  no wrong byte leaves a store, and it serves every sound entry; at the end every log is read      storage,
@@ -46,6 +47,9 @@ I23  terms, votes and acknowledgements are on the disk before they are sent     
 I24  at the end all live nodes have committed and applied the same, and have equal catalogs          ends
 I25  a healed group commits again within ten election times                                          ends
 I26  the history of the clients is that of a linearizable log (`dledger.testing.checkers`)           ends
+I27  topics and consumer groups are what the committed commands make, in every catalog, over restarts;   commands
+     a group's offsets are what was acknowledged, and what was deleted stays so
+I28  a stage that nobody ends ends when its time is over, and not sooner, whatever wall clocks show      commands
 D11  nobody asks for votes in a new term before a quorum would give them (pre-vote)                  election
 ==== =============================================================================================== ==========
 

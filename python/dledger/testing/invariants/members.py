@@ -7,12 +7,13 @@ the one that changes is not counted for that entry (see `dledger.raft.admission`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dledger.messages.membership import Membership
+from dledger.raft.ready import Fact
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth
-from dledger.testing.invariants.view import View
+from dledger.testing.invariants.view import Memory, View
 from dledger.types import NO_INDEX
 
 Bound = tuple[tuple[str, int], ...]
@@ -39,6 +40,14 @@ class Members:
                 self._admitted(view, membership)
         elif before.founded:
             raise Broken("I17", f"{view} has forgotten who counts, after {before}")
+
+    @staticmethod
+    def fact(view: View, fact: Fact, memories: Mapping[str, Memory]) -> None:
+        """A leader says that a member has less than it had acknowledged: only where its disk was exchanged."""
+        if fact.event == "follower_lost_data":
+            peer = str(dict(fact.about)["node"])
+            if memories[peer].before is None:
+                raise Broken("I17", f"{view} takes {peer} for one that lost data, whose disk nobody touched: {fact}")
 
     def _founded(self, view: View, views: Iterable[View]) -> None:
         """A group is founded once. Whoever founded it and lost its disk before anybody heard of it may do it again."""

@@ -45,7 +45,7 @@ class Retention:
             raise Broken("I15", f"{view} lets entries up to {last} go, {catalog.retention_floor()} is still needed")
         if begin <= self._released:
             return
-        age_ms = now_ms - self._first_written_ms(last, now_ms)
+        age_ms = now_ms - self.first_written_ms(last, now_ms)
         file = view.server.group.segment_bytes
         size = file - (view.store.begin.end_pos - view.store.end.end_pos) // file * file  # with the last one that went
 
@@ -62,9 +62,13 @@ class Retention:
             has = memory.durable if other is None else other.synced()
             if has < last and memory.before is None and not waited:
                 raise Broken("I15", f"{view} lets entries up to {last} go, {name} has none behind {has}")
+        held_from, hold_ms = view.held_from, node.retention_ms + node.hold_retention_ms
+        if held_from is not None and held_from < begin and not (is_tight or may_go(hold_ms, node.hold_retention_bytes)):
+            raise Broken("I15", f"{view} lets entries up to {last} go, a group holds back all from {held_from} on")
         self._released = begin
 
-    def _first_written_ms(self, index: int, now_ms: int) -> int:
+    def first_written_ms(self, index: int, now_ms: int) -> int:
+        """When an entry was written first, by any node; now if that is not known."""
         at = bisect_left(self._last, index)
         return self._written_ms[at] if at < len(self._last) else now_ms
 

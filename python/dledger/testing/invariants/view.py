@@ -41,8 +41,9 @@ class View:
     """One life of a node: its parts, and the values of its fields when they were last looked at."""
 
     __slots__ = (
-        "applied", "begin", "catalog", "committed", "durable", "end", "failed_at", "generation", "lazy", "life", "log",
-        "machine", "membership", "memory", "name", "role", "server", "store", "term", "terms", "voted_for",
+        "applied", "begin", "catalog", "committed", "durable", "end", "failed_at", "generation", "held_from", "lazy",
+        "life", "log", "machine", "membership", "memory", "name", "role", "server", "store", "term", "terms",
+        "voted_for",
     )  # fmt: skip
 
     def __init__(self, name: str, life: int, server: NodeServer, memory: Memory) -> None:
@@ -66,6 +67,8 @@ class View:
         self.durable: int = self.log.durable_index
         self.applied: int = self.catalog.applied_index
         self.failed_at: int | None = None
+        self.held_from: int | None = None
+        """The first entry that a group wanted when this node looked last for what retention may take."""
         self.membership = Membership()
 
     def synced(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dledger.catalog.results import CommandResult
 from dledger.config import GroupConfig
 from dledger.errors import CorruptEntry
 from dledger.messages.entry import Entry
@@ -14,6 +15,7 @@ from dledger.testing.checkers.history import Operation
 from dledger.testing.checkers.verdict import Verdict
 from dledger.testing.invariants.at_rest import AtRest
 from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.commands import Commands
 from dledger.testing.invariants.commit import Applied, Commits, Result
 from dledger.testing.invariants.election import Elections
 from dledger.testing.invariants.ends import Healing, check_clients, check_equal
@@ -58,6 +60,7 @@ class Watch:
         self.storage = Storage(truth)
         self.at_rest = AtRest(truth)
         self.retention = Retention()
+        self.commands = Commands()
         self.healing = Healing(truth, group.election_ms)
 
     # --- lives of nodes -----------------------------------------------------------------------------------------
@@ -73,6 +76,8 @@ class Watch:
             self.storage.started(view)
             self.at_rest.ends(view)
             self.members.changed(view, self.views.values())
+            if view.catalog.applied_index >= 0:
+                self.commands.check(view)
         return view
 
     def ended(self, node_id: NodeId) -> None:
@@ -164,6 +169,8 @@ class Watch:
                 check_limits(view)
             for done in ready.reads:
                 self.reads.answered(view, done)
+            for fact in ready.facts:
+                self.members.fact(view, fact, self.memories)
         except Broken as broken:
             self._keep(broken)
             raise
@@ -197,8 +204,13 @@ class Watch:
 
     def applied(self, view: View, entry: Entry, result: Result) -> None:
         """A node's catalog has taken an entry."""
+        is_first = entry.index == len(self.applied_log.results)
         try:
             self.applied_log.applied(view, entry, result)
+            if is_first and isinstance(result, CommandResult):
+                now_ms = self._now_ms()
+                written_ms = self.retention.first_written_ms(entry.index, now_ms)
+                self.commands.applied(view, entry, result, written_ms, now_ms)
         except Broken as broken:
             self._keep(broken)
             raise
@@ -238,6 +250,21 @@ class Watch:
         with self:
             self.applied_log.acknowledged(topic, partition, start, end)
 
+    def looked_for_holds(self, view: View) -> None:
+        """A leader looks what consumer groups hold back."""
+        with self:
+            view.held_from = self.commands.held_from(view)
+
+    def progress_acknowledged(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """A client was told how far its group is."""
+        with self:
+            self.commands.progress_acknowledged(group, topic, partition, offset)
+
+    def deletion_acknowledged(self, topic: str) -> None:
+        """A client was told that its topic is deleted."""
+        with self:
+            self.commands.deletion_acknowledged(topic)
+
     # --- the end ------------------------------------------------------------------------------------------------
 
     def healed(self) -> None:
@@ -258,6 +285,8 @@ class Watch:
         with self:
             if equal:
                 check_equal(list(self.views.values()), self.truth, self.applied_log, self.storage)
+                for view in self.views.values():
+                    self.commands.check(view)
             return check_clients(history)
 
     def __enter__(self) -> None:

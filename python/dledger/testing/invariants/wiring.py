@@ -92,6 +92,13 @@ def _attach_store(watch: Watch, view: View, server: NodeServer) -> None:
         watch.saved(view, data, index)
         save(data, index, *rest)
 
+    look = server.house.holds.look
+
+    def watched_look() -> Any:
+        watch.looked_for_holds(view)
+        return look()
+
+    server.house.holds.look = watched_look  # type: ignore[method-assign]
     store.read, store.read_bodies, checkpoints.save = watched_read, watched_read_bodies, watched_save
     store.truncate, store.retain = watched_truncate, watched_retain
 

@@ -26,21 +26,18 @@ WORLD: Final = (
         "if group.committed_ms or group.holds else []",
         "if group.committed_ms else []",
         "a restart forgets that a group holds retention back",
-        "tests/catalog/test_catalog_groups.py",
     ),
     Mutant(
         "late-answer-expels", "B30", "raft.leader", "Leader._check_kept",
         "response.round < follower.check_round",
         "response.round + 1 < follower.check_round",
         "an answer that left before the check is taken for lost data",
-        "tests/raft/test_incarnations.py",
     ),
     Mutant(
         "stage-by-wall-clock", "D10 B3", "server.appends", "stamp_time",
         "clocks.now_ms() if isinstance(command, TIMED) else clocks.label_ms()",
         "clocks._environment.wall_ms()",
         "a jump of the leader's wall clock makes time-outs as long as the jump",
-        "tests/testing/test_sim_clocks.py",
     ),
     Mutant(
         "step-ends-stage", "D10 B3", "server.clocks", "Clocks._may_step_to",
@@ -75,6 +72,7 @@ WORLD: Final = (
         "self.laggards.look(marks)",
         "None",
         "retention waits for no member",
+        "tests/testing/test_sim_retention.py",
     ),
     Mutant(
         "state-of-the-caught-up-only", "B34", "server.images", "Images._begin",

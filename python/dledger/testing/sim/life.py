@@ -12,6 +12,7 @@ from dledger.client.results import Committed
 from dledger.errors import DLedgerError, OffsetOutOfRange
 from dledger.testing.checkers.history import Call, Kind
 from dledger.testing.checkers.values import decode_value, encode_value, value_id
+from dledger.testing.sim.chores import Chores
 from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.rng import Rng
@@ -32,12 +33,13 @@ class Life:
         self.workload = client.workload
         self._owner = client
         self._loop = loop
-        self._rng = rng
+        self.rng = rng
         plan = client.workload.world.plan
         machine = Machine(loop, rng.fork("dice"), 0, lambda: None)
         addresses = [f"{name}:{PORT}" for name in plan.names]
         rng.shuffle(addresses)
         self.client = AsyncClient(",".join(addresses), environment=machine, **plan.client)
+        self._chores = Chores(self)
         self._plan = plan
         self._writer = self.workload.new_writer()
         self._known = self.workload.known
@@ -57,8 +59,8 @@ class Life:
             await self._prepare()
             calls = self._calls()
             while self.workload.working:
-                await calls[self._rng.below(len(calls))]()
-                await asyncio.sleep(self._rng.spread(1, self._plan.think_ms) / 1000)
+                await calls[self.rng.below(len(calls))]()
+                await asyncio.sleep(self.rng.spread(1, self._plan.think_ms) / 1000)
             for producer in self._producers.values():
                 await producer.close()
             await self.client.close()
@@ -70,10 +72,10 @@ class Life:
     def _calls(self) -> list[Callable[[], Awaitable[None]]]:
         """What this client does, the more often the more."""
         weights = ((self._append, 3), (self._produce, 5), (self._transact, 2), (self._read, 3), (self._end, 3),
-                   (self._stale_end, 1), (self._begin, 1))  # fmt: skip
+                   (self._stale_end, 1), (self._begin, 1), *self._chores.weights())  # fmt: skip
         calls: list[Callable[[], Awaitable[None]]] = []
         for call, most in weights:
-            calls += [call] * self._rng.between(0, most)
+            calls += [call] * self.rng.between(0, most)
         return calls or [self._append, self._end]
 
     async def _prepare(self) -> None:
@@ -83,41 +85,49 @@ class Life:
                     await self.client.create_topic(topic.name, topic.partitions, if_absent=True)
                     break
                 except DLedgerError as error:
-                    self._note(f"topic {topic.name}: {error}")
-                    await asyncio.sleep(self._rng.between(50, 500) / 1000)
+                    self.note(f"topic {topic.name}: {error}")
+                    await asyncio.sleep(self.rng.between(50, 500) / 1000)
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self.workload.world.story.tell(self.session, text)
 
-    def _place(self) -> tuple[Topic, int]:
-        topic = self._rng.pick(self.workload.topics)
-        return topic, self._rng.below(topic.partitions)
+    def place(self) -> tuple[Topic, int]:
+        topic = self.rng.pick(self.workload.topics)
+        return topic, self.rng.below(topic.partitions)
 
     def _new_values(self) -> tuple[tuple[int, ...], list[bytes]]:
-        count = self._rng.spread(1, self._plan.most_records)
+        count = self.rng.spread(1, self._plan.most_records)
         numbers = tuple(value_id(self._writer, self._values + at) for at in range(count))
         self._values += count
         values = [encode_value(number, self._plan.value_bytes) for number in numbers]
         self._known.update(zip(values, numbers, strict=True))
         return numbers, values
 
-    def _ended(self, call: Call, what: str, error: DLedgerError) -> None:
+    def new_value(self, size: int) -> tuple[int, bytes]:
+        """One that is as large as that, and its number."""
+        number = value_id(self._writer, self._values)
+        self._values += 1
+        value = encode_value(number, size)
+        self._known[value] = number
+        return number, value
+
+    def ended(self, call: Call, what: str, error: DLedgerError) -> None:
         if error.definite:
             call.failed()
         else:
             call.unknown()
-        self._note(f"{what}: {type(error).__name__}: {error}")
+        self.note(f"{what}: {type(error).__name__}: {error}")
 
     # --- writing ------------------------------------------------------------------------------------------------
 
     async def _append(self) -> None:
-        topic, partition = self._place()
+        topic, partition = self.place()
         numbers, values = self._new_values()
         call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers)
         try:
             done = await self.client.append(topic.name, values, partition=partition)
         except DLedgerError as error:
-            self._ended(call, "append", error)
+            self.ended(call, "append", error)
         else:
             self._appended(call, topic, partition, done.start, len(values))
 
@@ -128,17 +138,17 @@ class Life:
     def _acknowledged(self, topic: Topic, partition: int, start: int, end: int, count: int) -> None:
         topic.ends[partition] = max(topic.ends[partition], end)
         self.workload.done(topic.name, partition, start, end, count)
-        self._note(f"appended {count} to {topic.name}/{partition}, {start} to {end}")
+        self.note(f"appended {count} to {topic.name}/{partition}, {start} to {end}")
 
     async def _produce(self) -> None:
         """Several appends at once through a producer, not waiting for any."""
-        topic, partition = self._place()
+        topic, partition = self.place()
         try:
             producer = await self._producer(topic)
         except DLedgerError as error:
-            self._note(f"producer: {error}")
+            self.note(f"producer: {error}")
             return
-        for _ in range(self._rng.spread(1, 8)):
+        for _ in range(self.rng.spread(1, 8)):
             self._sequences[topic.name] = sequence = self._sequences.get(topic.name, 0) + 1
             name = self._producer_names[topic.name]
             await self._hand_in(producer, topic, partition, producer=name, sequence=sequence)
@@ -157,7 +167,7 @@ class Life:
                 call.ok(start=done.start)
                 self._acknowledged(topic, partition, done.start, done.end, count)
             elif isinstance(error, DLedgerError):
-                self._ended(call, "produce", error)
+                self.ended(call, "produce", error)
             else:
                 raise error
 
@@ -165,9 +175,9 @@ class Life:
 
     async def _producer(self, topic: Topic) -> AsyncProducer:
         producer = self._producers.get(topic.name)
-        if producer is not None and self._rng.chance(50_000):
+        if producer is not None and self.rng.chance(50_000):
             del self._producers[topic.name]
-            if self._rng.chance(500_000):
+            if self.rng.chance(500_000):
                 await self._fence(topic, producer)
             await producer.close()
             producer = None
@@ -180,7 +190,7 @@ class Life:
     async def _fence(self, topic: Topic, old: AsyncProducer) -> None:
         """A newer session of the same name takes over, and the old one goes on as if it were the only one. Nothing
         says which of the two is first, so in the history each call has a producer of its own."""
-        newer, partition = await self.client.producer(topic.name, name=old.name), self._rng.below(topic.partitions)
+        newer, partition = await self.client.producer(topic.name, name=old.name), self.rng.below(topic.partitions)
         for producer in (newer, old):
             self._fenced += 1
             await self._hand_in(producer, topic, partition, producer=f"{self.session}-fenced-{self._fenced}")
@@ -191,10 +201,10 @@ class Life:
         somebody does not know that it is done, and goes through all of it again."""
         self._transactions += 1
         name = f"{self.session}-{self._transactions}"
-        places = [self._place() for _ in range(self._rng.between(1, 3))]
-        for attempt in range(self._rng.between(1, 4)):
+        places = [self.place() for _ in range(self.rng.between(1, 3))]
+        for attempt in range(self.rng.between(1, 4)):
             if await self._attempt(name, places, attempt):
-                if self._rng.chance(200_000):
+                if self.rng.chance(200_000):
                     await self._attempt(name, places, attempt + 1)
                 return
 
@@ -205,7 +215,7 @@ class Life:
         try:
             transaction = await self.client.transaction(name, self._transactions, timeout_ms=5000)
         except DLedgerError as error:
-            self._note(f"transaction {name}: {error}")
+            self.note(f"transaction {name}: {error}")
             return False
         wanted: dict[tuple[str, int], list[int]] = {}
         pieces: list[tuple[Topic, int, list[bytes]]] = []
@@ -222,14 +232,14 @@ class Life:
         try:
             for topic, partition, values in pieces:
                 await transaction.append(topic.name, values, partition=partition)
-            if self._rng.chance(150_000):
+            if self.rng.chance(150_000):
                 await transaction.abort()
                 self._all_failed(calls)
                 return True
             result = await transaction.commit()
         except DLedgerError as error:
             for call in calls.values():
-                self._ended(call, f"transaction {name}", error)
+                self.ended(call, f"transaction {name}", error)
             return False
         self._committed(name, attempt, calls, counts, result)
         return True
@@ -246,7 +256,7 @@ class Life:
         counts: dict[tuple[str, int], int],
         result: Committed,
     ) -> None:
-        self._note(f"transaction {name}: {result}")
+        self.note(f"transaction {name}: {result}")
         for (topic_name, partition), call in calls.items():
             start, end = result.offsets.get(topic_name, {}).get(partition, (-1, -1))
             if attempt == 0 and end - start == counts[topic_name, partition]:
@@ -258,10 +268,10 @@ class Life:
     # --- reading ------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        topic, partition = self._place()
+        topic, partition = self.place()
         at = self._positions.get((topic.name, partition), 0)
-        if self._rng.chance(200_000):
-            at = self._rng.below(topic.ends[partition] + 1)
+        if self.rng.chance(200_000):
+            at = self.rng.below(topic.ends[partition] + 1)
         await self.read(topic, partition, at)
 
     async def read(self, topic: Topic, partition: int, start: int, most: int = READ_RECORDS) -> int:
@@ -283,7 +293,7 @@ class Life:
                 self._advance(topic, partition, start, offsets)
                 return start + len(values)
         except DLedgerError as error:
-            self._ended(call, f"read {topic.name}/{partition} from {start}", error)
+            self.ended(call, f"read {topic.name}/{partition} from {start}", error)
             if isinstance(error, OffsetOutOfRange):
                 self._positions[topic.name, partition] = max(error.begin, 0)
             return start
@@ -301,7 +311,7 @@ class Life:
             try:
                 done = await self.client.append(topic.name, values, partition=partition)
             except DLedgerError as error:
-                self._ended(call, "probe", error)
+                self.ended(call, "probe", error)
                 continue
             self._appended(call, topic, partition, done.start, len(values))
             return
@@ -313,13 +323,13 @@ class Life:
                 begin = (await self.client.begin_offsets(topic.name))[partition]
                 break
             except DLedgerError as error:
-                self._note(f"begin of {topic.name}: {error}")
+                self.note(f"begin of {topic.name}: {error}")
                 await asyncio.sleep(0.1)
         await self.read(topic, partition, begin, most=1 << 40)
 
     def _advance(self, topic: Topic, partition: int, start: int, offsets: list[int]) -> None:
         self._positions[topic.name, partition] = start + len(offsets)
-        self._note(f"read {topic.name}/{partition} {start} to {start + len(offsets)}")
+        self.note(f"read {topic.name}/{partition} {start} to {start + len(offsets)}")
 
     async def _end(self) -> None:
         await self._ends(Kind.END, stale=False)
@@ -331,7 +341,7 @@ class Life:
         await self._ends(Kind.BEGIN, stale=False)
 
     async def _ends(self, kind: Kind, stale: bool) -> None:
-        topic = self._rng.pick(self.workload.topics)
+        topic = self.rng.pick(self.workload.topics)
         partitions = range(topic.partitions)
         recorder = self.workload.recorder
         calls = [recorder.begin(kind, self.session, topic.name, at, stale=stale) for at in partitions]
@@ -340,10 +350,10 @@ class Life:
             answer = await ask(topic.name, stale=stale)
         except DLedgerError as error:
             for call in calls:
-                self._ended(call, kind.value, error)
+                self.ended(call, kind.value, error)
             return
         for at in partitions:
             calls[at].ok(start=answer[at])
             if kind is Kind.END:
                 topic.ends[at] = max(topic.ends[at], answer[at])
-        self._note(f"{kind.value} offsets of {topic.name}: {answer}")
+        self.note(f"{kind.value} offsets of {topic.name}: {answer}")

@@ -31,6 +31,8 @@ SETTLE_NS: Final = 3 * SECOND
 CLIENTS_NS: Final = 90 * SECOND
 """For clients to end what they had begun before everything was healed."""
 
+STAGES_NS: Final = 20 * SECOND
+"""For the longest time-out of a stage to pass on a clock that is slow, and for an entry to say so."""
 REPAIR_NS: Final = 40 * SECOND
 """For damaged entries to be asked of every other node again."""
 
@@ -149,6 +151,7 @@ class _Run:
             raise Broken("liveness", f"{CLIENTS_NS // SECOND} s after all faults wait in vain: {self._waiting()}")
         patience += REPAIR_NS + SETTLE_NS
         self._converge(patience)
+        self._end_stages()
         if world.rng.fork("last leader").chance(500_000):
             self._lose_leader()
         self._read_all(life, loop)
@@ -202,6 +205,13 @@ class _Run:
         ends = list(self._ends().values())
         is_led = any(node.server is not None and node.server.raft.role is Role.LEADER for node in self.group.nodes)
         return is_led and ends[0] is not None and len(set(ends[0])) == 1 and all(end == ends[0] for end in ends)
+
+    def _end_stages(self) -> None:
+        """I28: a stage that was abandoned keeps no entry of the log longer than its time-out."""
+        watch = self.world.watch
+        stages = watch.commands.stages if watch is not None else {}
+        if not self._until(self.world.scheduler.now_ns + STAGES_NS, lambda: not stages):
+            raise Broken("I28", f"stages do not end within {STAGES_NS // SECOND} s: {stages}")
 
     def _lose_leader(self) -> None:
         """Nobody writes any more: the next leader has to know by itself what is committed, or nothing can be read."""

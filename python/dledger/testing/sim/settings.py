@@ -131,7 +131,7 @@ def _node(rng: Rng, faults: tuple[str, ...]) -> dict[str, Any]:
         "max_client_bytes": rng.pick((8 * KIB, 1024 * KIB)),
         "cache_bytes": rng.pick((KIB, 32 * KIB, 1024 * KIB)),
         "checkpoint_bytes": rng.pick((4 * KIB, 64 * KIB, 1024 * KIB)),
-        "retention_ms": rng.pick((0, 0, 3000, 15_000)),
+        "retention_ms": rng.pick((0, 500, 3000, 15_000)),
         "hold_retention_ms": rng.pick((2000, 20_000, 7 * 24 * 3_600_000)),
         "hold_retention_bytes": rng.pick((0, 0, 64 * KIB)),
         "member_retention_ms": rng.pick((0, 2000, 20_000, 24 * 3_600_000)),
