@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from dledger.config import GroupConfig
@@ -126,6 +127,11 @@ def pushed(
     )
 
 
+def heard(node: RaftNode, message: Any, now_ms: int = 0) -> Ready:
+    """The node takes in a message of its own group."""
+    return node.step(replace(message, group=node.tag), now_ms)
+
+
 def take_over(of: NodeId, term: int, index: int, to: NodeId = N0) -> LeadershipTransferRequest:
     return LeadershipTransferRequest(
         group="default", local_id=of, remote_id=to, term=Term(term), take_leadership_index=Index(index)
@@ -167,5 +173,5 @@ def lead(node: RaftNode, voter: NodeId = N1) -> tuple[Ready, int]:
 def follow(node: RaftNode, term: int, leader: NodeId = N1, now_ms: int = 0) -> None:
     """Let the node follow ``leader`` of ``term``."""
     for _ in range(2):
-        node.step(beat(term, of=leader, to=node.node_id), now_ms)
+        heard(node, beat(term, of=leader, to=node.node_id), now_ms)
     assert node.leader_id == leader

@@ -16,6 +16,7 @@ from raft_bench import (
     beat_answer,
     config,
     follow,
+    heard,
     log_of,
     only,
     push,
@@ -34,6 +35,7 @@ from dledger.raft import RaftNode
 from dledger.raft.ready import ReadDone
 from dledger.types import NO_INDEX, Index, NodeId, Position, Role, Term
 
+GROUP = {"group_id": "A", "members": (N0, N1, N2)}
 FOUNDED = ((N0, 100), (N1, 101), (N2, 102))
 NEW = 900
 
@@ -179,7 +181,7 @@ def follower(entries: list[Entry], committed: int = -1, changes: tuple[Change, .
     term = max((entry.term for entry in entries), default=Term(1))
     return RaftNode(
         config(), N0, HardState(term, None, Index(committed)), log, lambda n: 0, 0, 1 << 20,
-        Membership(100, NO_INDEX, FOUNDED, changes), change_of,
+        Membership(100, NO_INDEX, FOUNDED, changes, **GROUP), change_of,
     )  # fmt: skip
 
 
@@ -187,9 +189,9 @@ def test_the_record_is_given_out_with_the_entry_and_before_it_is_written():
     node = follower(entries_with(b"a"))
     follow(node, 1)
     entries = entries_with(ADMIT, after=entries_with(b"a"))
-    ready = node.step(push(PushType.APPEND, 1, (1, 0), entries), 0)
+    ready = heard(node, push(PushType.APPEND, 1, (1, 0), entries))
     assert ready.append == tuple(entries)
-    assert ready.membership == Membership(100, NO_INDEX, FOUNDED, (CHANGE,)), "the driver saves it before it writes"
+    assert ready.membership == Membership(100, NO_INDEX, FOUNDED, (CHANGE,), **GROUP), "saved before it is written"
     assert node.change == CHANGE
 
 
@@ -208,11 +210,11 @@ def test_a_cut_that_a_crash_undid_leaves_the_change_in_force():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 2)
     other = entries_with(b"x", admit_body(N1, 901, -1), term=2, after=entries_with(b"a"))
-    ready = node.step(push(PushType.TRUNCATE, 2, (1, 0), other[:1]), 0)
+    ready = heard(node, push(PushType.TRUNCATE, 2, (1, 0), other[:1]))
     node.truncated(LogEnd.after(entries_with(b"a")[0]))
     assert ready.truncate_to == 0
     assert node.change is None
-    ready = node.step(push(PushType.APPEND, 2, (2, 1), other[1:]), 0)
+    ready = heard(node, push(PushType.APPEND, 2, (2, 1), other[1:]))
     assert node.change is not None
     assert node.change.node == N1
     assert ready.membership is not None
@@ -232,8 +234,8 @@ def test_a_change_whose_entry_is_damaged_is_in_force_until_the_entry_is_known():
 def test_a_commit_binds_the_change_and_forgets_the_record():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 1)
-    ready = node.step(push(PushType.COMPARE, 1, (1, 1), commit=1), 0)
-    assert ready.membership == Membership(100, Index(1), (*FOUNDED[:2], (N2, NEW)), (), Term(1))
+    ready = heard(node, push(PushType.COMPARE, 1, (1, 1), commit=1))
+    assert ready.membership == Membership(100, Index(1), (*FOUNDED[:2], (N2, NEW)), (), Term(1), **GROUP)
     assert node.change is None
 
 
@@ -241,7 +243,7 @@ def test_a_later_change_in_the_log_shows_that_the_one_before_it_is_committed():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 1)
     second = entries_with(admit_body(N1, 901, 1), after=entries_with(b"a", ADMIT))
-    node.step(push(PushType.APPEND, 1, (1, 1), second), 0)
+    heard(node, push(PushType.APPEND, 1, (1, 1), second))
     assert node.membership.of(N2) == NEW
     assert node.change is not None
     assert node.change.node == N1
@@ -251,7 +253,7 @@ def test_of_two_changes_that_crossed_the_second_is_void():
     node = follower(entries_with(b"a"))
     follow(node, 1)
     crossed = entries_with(ADMIT, admit_body(N1, 901, -1), after=entries_with(b"a"))
-    node.step(push(PushType.APPEND, 1, (1, 0), crossed, commit=2), 0)
+    heard(node, push(PushType.APPEND, 1, (1, 0), crossed, commit=2))
     assert node.membership.bound == (*FOUNDED[:2], (N2, NEW))
     assert node.change is None
 
@@ -260,7 +262,7 @@ def test_of_two_changes_that_crossed_the_second_is_void():
 def test_a_vote_is_given_to_neither_while_the_change_is_pending(who, incarnation):
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     request = replace(vote(9, (1, 5), of=who), incarnation=incarnation, pre_vote=True)
-    [answer] = node.step(request, 0).messages
+    [answer] = heard(node, request).messages
     assert (answer.result is VoteResult.REJECT_NOT_ADMITTED) is (who == N2)
 
 
@@ -268,7 +270,7 @@ def test_a_node_that_the_change_replaces_is_not_admitted_any_more():
     log = summary_of(entries_with(b"a", ADMIT))
     node = RaftNode(
         config(), N2, HardState(Term(1)), log, lambda n: 0, 0, 1 << 20,
-        Membership(102, NO_INDEX, FOUNDED, (CHANGE,)), change_of,
+        Membership(102, NO_INDEX, FOUNDED, (CHANGE,), **GROUP), change_of,
     )  # fmt: skip
     assert not node.is_admitted
 
@@ -281,7 +283,7 @@ def test_a_candidate_asks_whether_its_change_is_committed_and_takes_the_term_of_
         group="default", local_id=N2, remote_id=N0, term=Term(7), incarnation=NEW, asked=100, nonce=request.nonce,
         index=Index(1), bound={"n0": 100, "n1": 101, "n2": NEW}, change=CHANGE.position, is_committed=True,
     )  # fmt: skip
-    node.step(answer, 0)
+    heard(node, answer)
     assert (node.term, node.committed_index, node.change) == (7, 1, None)
     assert node.membership.of(N2) == NEW
     assert not sent(node.tick(node.deadline_ms()), MemberRequest), "nothing is left to ask"
@@ -294,7 +296,7 @@ def test_an_answer_on_another_entry_says_nothing():
         group="default", local_id=N2, remote_id=N0, term=Term(1), incarnation=NEW, asked=100, nonce=request.nonce,
         change=Position(Term(2), Index(1)), is_committed=True,
     )  # fmt: skip
-    node.step(answer, 0)
+    heard(node, answer)
     assert node.change == CHANGE
 
 
@@ -305,7 +307,7 @@ def test_only_a_committed_entry_of_that_term_is_said_to_be_committed(position, e
         group="default", local_id=N1, remote_id=N0, term=Term(1), incarnation=101, nonce=3,
         change=Position(Term(position[0]), Index(position[1])),
     )  # fmt: skip
-    assert only(node.step(request, 0), MemberResponse).is_committed == expected
+    assert only(heard(node, request), MemberResponse).is_committed == expected
 
 
 def test_who_is_told_of_its_admission_takes_the_term_of_the_teller():
@@ -318,7 +320,7 @@ def test_who_is_told_of_its_admission_takes_the_term_of_the_teller():
         group="default", local_id=N0, remote_id=N2, term=Term(5), incarnation=100, asked=NEW, nonce=request.nonce,
         index=Index(1), bound={"n0": 100, "n1": 101, "n2": NEW},
     )  # fmt: skip
-    ready = node.step(answer, 0)
+    ready = heard(node, answer)
     assert node.is_admitted
     assert ready.hard_state is not None
     assert ready.hard_state.term == 5

@@ -222,7 +222,7 @@ def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
     node = world.node(leader)
     for round_ in range(0, 3):
         late = HeartBeatResponse(
-            group="default", local_id=follower, remote_id=leader, term=node.term, code=Code.SUCCESS, round=round_,
+            group=node.tag, local_id=follower, remote_id=leader, term=node.term, code=Code.SUCCESS, round=round_,
             incarnation=dict(node.membership.bound)[follower], durable_index=Index(-1),
         )  # fmt: skip
         world.call(leader, lambda node, late=late: node.step(late, world.now_ms))
@@ -244,7 +244,7 @@ def test_B30_an_answer_to_the_beat_just_before_the_one_that_checks_is_no_loss():
     had = watched.check_watermark
     for round_, is_lost in ((watched.check_round - 1, False), (watched.check_round, True)):
         answer = HeartBeatResponse(
-            group="default", local_id=follower, remote_id=leader, term=node.term, code=Code.SUCCESS, round=round_,
+            group=node.tag, local_id=follower, remote_id=leader, term=node.term, code=Code.SUCCESS, round=round_,
             incarnation=dict(node.membership.bound)[follower], durable_index=Index(had - 1),
         )  # fmt: skip
         world.call(leader, lambda node, answer=answer: node.step(answer, world.now_ms))
@@ -260,7 +260,8 @@ def lone(me: NodeId = N1, incarnation: int = 101, *terms: int, bound=()) -> Raft
 
 def told(node: RaftNode, of: NodeId, bound: dict[str, int], incarnation: int, nonce: int = 7, **more) -> MemberResponse:
     return MemberResponse(
-        group="default", local_id=of, remote_id=node.node_id, term=Term(-1), incarnation=incarnation,
+        group=node.tag, group_id=more.pop("group_id", "A" if bound else ""), local_id=of, remote_id=node.node_id,
+        term=Term(-1), incarnation=incarnation,
         asked=more.pop("asked", node.membership.incarnation), nonce=nonce, bound=bound, **more,
     )  # fmt: skip
 
@@ -272,7 +273,8 @@ def test_a_founding_is_taken_over_from_whoever_knows_it():
     node = lone()
     assert {request.remote_id for request in sent(node.tick(0), MemberRequest)} == {N0, N2}
     ready = node.step(told(node, N2, FOUNDING, 102), 0)
-    assert ready.membership == Membership(101, Index(-1), ((N0, 100), (N1, 101), (N2, 102)))
+    bound = ((N0, 100), (N1, 101), (N2, 102))
+    assert ready.membership == Membership(101, Index(-1), bound, group_id="A", members=(N0, N1, N2))
     assert node.is_admitted
 
 
@@ -288,7 +290,7 @@ def test_a_member_that_is_reached_anew_is_asked_at_once():
 def test_a_node_that_the_founding_does_not_know_is_not_admitted_and_does_not_found():
     node = lone(N0, 555)
     ready = node.step(told(node, N2, FOUNDING, 102), 0)
-    assert ready.membership is None
+    assert ready.membership == Membership(555, group_id="A", members=(N0, N1, N2)), "it hears that group"
     assert any(fact.event == "not_admitted" for fact in ready.facts)
     node.step(told(node, N1, {}, 101, is_empty=True), 0)
     assert not node.membership.founded

@@ -105,7 +105,7 @@ def run_world(seed: int) -> World:
     return world
 
 
-BITES = {"admissions": 30, "machines replaced": 50, "machines back": 60}
+BITES = {"admissions": 25, "machines replaced": 50, "machines back": 60}
 """What must have happened at least so often."""
 
 

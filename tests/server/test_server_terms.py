@@ -24,9 +24,9 @@ from dledger.types import NodeId, Term
 WIRE_MAX = (1 << 63) - 1
 
 
-def false_beat(to: str, of: str, term: int = WIRE_MAX) -> HeartBeatRequest:
+def false_beat(group: str, to: str, of: str, term: int = WIRE_MAX) -> HeartBeatRequest:
     return HeartBeatRequest(
-        group="test", local_id=NodeId(of), remote_id=NodeId(to), term=Term(term), leader_id=NodeId(of)
+        group=group, local_id=NodeId(of), remote_id=NodeId(to), term=Term(term), leader_id=NodeId(of)
     )
 
 
@@ -58,7 +58,7 @@ def test_a_false_term_moves_no_node_and_stands_in_log_and_status(
             for name, node in group.nodes.items():
                 other = next(one for one in group.nodes if one != name)
                 for _ in range(100):
-                    node.driver.step(false_beat(name, other))
+                    node.driver.step(false_beat(node.raft.tag, name, other))
         assert {name: node.raft.term for name, node in group.nodes.items()} == terms
         assert len([one for one in caplog.records if "dledger reset-term" in one.getMessage()]) == 3
         status = (await client.ask(StatusRequest())).status

@@ -7,9 +7,29 @@ the one that gave them (B27, B30).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from dledger.errors import ConfigError
+from dledger.messages.hello import Ancestors
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Position, Term
+
+
+def check_members(membership: Membership, members: Collection[NodeId]) -> None:
+    """``members``: what a node was told to take for the group's.
+
+    Raises:
+        ConfigError: its record names others. A quorum of one list may share no node with a quorum of the other.
+    """
+    recorded = membership.members or tuple(sorted(member for member, _ in membership.bound))
+    is_same = set(recorded) == set(members) if membership.members else set(recorded) <= set(members)
+    if not is_same:
+        raise ConfigError(
+            f"this node's files say that the group's members are {', '.join(recorded)}, but it was told that they are "
+            f"{', '.join(sorted(members))}. A majority of the one need not meet a majority of the other, and records "
+            "would be lost. Start it with the list of its files: addresses may be others, and a machine is replaced "
+            "under its id (docs/operations.md, 'Members')"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +61,11 @@ class Membership:
     """Later ones that its log got, in order of arrival. Some may have been cut: those count whose entry is there."""
     term: Term = NO_TERM
     """Of the entry ``index``; -1 where that is the founding, or known by hearsay only."""
+    group_id: str = ""
+    """Drawn when the group was founded. Empty: not founded, as far as this node knows, or before there were ids."""
+    ancestors: Ancestors = ()
+    members: tuple[NodeId, ...] = ()
+    """The ids of all members, whether they count or not, sorted; empty where the group's founding is not known."""
 
     @property
     def founded(self) -> bool:

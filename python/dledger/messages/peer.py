@@ -1,17 +1,27 @@
 """What the nodes of a group say to one another, in DLedger's words.
 
 Every message travels one way and names its group, sender and receiver, so that a stray or replayed one is
-recognised (D6). ``term`` is the sender's, -1 where it has none to offer.
+recognised (D6). ``group`` is what `group_tag` makes of the group's name, id and members. ``term`` is the sender's, -1
+where it has none to offer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from enum import IntEnum
 
+from dledger.checksum import crc32
 from dledger.messages.codes import Code
 from dledger.messages.entry import Entry
+from dledger.messages.hello import Ancestors
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, Term, frozen
+
+
+def group_tag(name: str, members: Iterable[str], group_id: str) -> str:
+    """One word for a group, of a node that knows of its founding: members that are not of one opinion have different
+    ones, and groups of one name too. A node that knows of none says the name alone."""
+    return f"{name}/{crc32(chr(10).join(sorted(members)).encode()):08x}/{group_id}"
 
 
 class VoteResult(IntEnum):
@@ -183,8 +193,8 @@ class MemberRequest:
 
 @frozen(kw_only=True)
 class MemberResponse:
-    """``bound`` as in `Membership`, empty when the sender does not know; ``asked``, ``nonce`` and ``change`` are the
-    request's."""
+    """``bound``, ``group_id`` and ``ancestors`` as in `Membership`, empty when the sender does not know; ``asked``,
+    ``nonce`` and ``change`` are the request's."""
 
     group: str
     local_id: NodeId
@@ -200,6 +210,8 @@ class MemberResponse:
     change: Position = NOWHERE
     is_committed: bool = False
     """The sender knows that ``change`` is."""
+    group_id: str = ""
+    ancestors: Ancestors = ()
 
 
 PeerMessage = (

@@ -40,6 +40,7 @@ class Greeting:
         self.welcome: HelloResponse | None = None
         """The node's last word, once it takes us."""
         self._peer = peer
+        self._own = own
 
     def answered(self, answer: Any) -> HelloProof | None:
         """What to send next, if anything.
@@ -55,6 +56,8 @@ class Greeting:
             raise _refusal(answer)
         if self._peer and answer.node_id != self._peer:
             raise WrongGroup(f"{answer.node_id} answers where {self._peer} should: is an address wrong?")
+        if text := other_group(self._own, answer):
+            raise WrongGroup(text)
         self.welcome = answer
         return None
 
@@ -64,6 +67,26 @@ def _refusal(answer: HelloResponse) -> DLedgerError:
     if answer.code is Code.LEADER_PENDING_FULL:
         return Unavailable(text)
     return ConfigError(text) if answer.code is Code.UNSUPPORTED else WrongGroup(text)
+
+
+def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
+    """Why two programs that give one group's name are not of one group; empty when they may be. A list of members is
+    compared where both sides are members. What one of both does not know is no contradiction."""
+    if own.members and theirs.members and theirs.node_id and set(own.members) != set(theirs.members):
+        return (
+            f"{theirs.node_id} was told that the group's members are {', '.join(sorted(theirs.members))}, "
+            f"{own.node_id or 'this program'} that they are {', '.join(sorted(own.members))}: a majority of the one "
+            "need not meet a majority of the other. Start all of them with the same list"
+        )
+    mine = {own.group_id, *(ancestor for ancestor, _ in own.ancestors)}
+    others = {theirs.group_id, *(ancestor for ancestor, _ in theirs.ancestors)}
+    if own.group_id and theirs.group_id and own.group_id not in others and theirs.group_id not in mine:
+        return (
+            f"{theirs.node_id or 'the program that connects'} belongs to the group {theirs.group_id}, and "
+            f"{own.node_id or 'this program'} to the group {own.group_id}: both are called "
+            f"{own.group or theirs.group!r}, but they were founded apart. Is an address or a directory wrong?"
+        )
+    return ""
 
 
 def other_protocol(hello: HelloRequest) -> str:
@@ -78,4 +101,4 @@ def other_protocol(hello: HelloRequest) -> str:
     )
 
 
-__all__ = ["Greeting", "Introduction", "other_protocol"]
+__all__ = ["Greeting", "Introduction", "other_group", "other_protocol"]

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from dledger.messages.entry import Entry
+from dledger.messages.hello import Ancestors
 from dledger.messages.membership import Change, Membership
 from dledger.raft.log import RaftLog
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Term
@@ -73,6 +74,15 @@ class Admission:
 
     def counts(self, node: NodeId, incarnation: int) -> bool:
         return self.of(node) == incarnation
+
+    def found(self, bound: Iterable[tuple[NodeId, int]], group_id: str, members: Iterable[NodeId]) -> None:
+        """The group begins, as this very node says or has learned."""
+        self._set(replace(self.membership, group_id=group_id, members=tuple(sorted(members))))
+        self.bind(NO_INDEX, bound)
+
+    def join(self, group_id: str, ancestors: Ancestors, members: Iterable[NodeId]) -> None:
+        """This node's group is that one, whether the node counts in it or not."""
+        self._set(replace(self.membership, group_id=group_id, ancestors=ancestors, members=tuple(sorted(members))))
 
     def note(self, entries: Sequence[Entry]) -> bool:
         """``entries`` are at the end of the log now. Whether others count than before."""

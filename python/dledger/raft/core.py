@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError
 from dledger.messages.entry import Entry, HardState
-from dledger.messages.membership import Membership
+from dledger.messages.membership import Membership, check_members
 from dledger.messages.peer import PeerMessage
 from dledger.raft.admission import Admission, ChangeOf, no_change
+from dledger.raft.group import GroupWatch, drawn_name
 from dledger.raft.log import RaftLog
 from dledger.raft.quorum import quorum_size
 from dledger.raft.ready import Outbox
@@ -42,7 +44,9 @@ class Core(ABC):
             # Files of DLedger itself, adopted: nobody knows for whom this node voted then, so that vote is spent.
             self.term, self.voted_for = log.end.position.term, node_id
         self.log = log
-        self.admission = Admission(node_id, membership or Admission.of_all(config.members), log, change_of)
+        known = _with_members(membership, config) if membership else Admission.of_all(config.members)
+        self.admission = Admission(node_id, known, log, change_of)
+        self.watch = GroupWatch(self, alone=membership is None)
         self.dice = dice
         self.out = Outbox()
         self.role = Role.CANDIDATE
@@ -75,6 +79,11 @@ class Core(ABC):
     @abstractmethod
     def recount(self) -> None:
         """Others count than before."""
+
+    @property
+    def tag(self) -> str:
+        """The group, as all messages name it."""
+        return self.watch.tag
 
     @property
     def can_lead(self) -> bool:
@@ -135,3 +144,14 @@ class Core(ABC):
         if self.leader_id is None or self.leader_is_gone:
             return False
         return now_ms - self.heard_leader_ms < self.config.election_ms
+
+
+def _with_members(membership: Membership, config: GroupConfig) -> Membership:
+    """What the record says, and what it did not say in older releases.
+
+    Raises:
+        ConfigError: the record names other members than the settings.
+    """
+    check_members(membership, config.members)
+    membership = replace(membership, group_id=membership.group_id or drawn_name(config.group))
+    return replace(membership, members=tuple(sorted(config.members))) if membership.founded else membership

@@ -287,7 +287,7 @@ class EntryDispatcher:
         core = self.core
         core.send(
             PushEntryRequest(
-                group=core.config.group,
+                group=core.tag,
                 local_id=core.me,
                 remote_id=self.peer,
                 term=core.term,

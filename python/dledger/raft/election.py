@@ -125,7 +125,7 @@ def answer_vote(core: Core, request: VoteRequest, now_ms: int, taking_leadership
     core.out.fact("vote", candidate=request.local_id, term=request.term, pre=int(request.pre_vote), result=result.name)
     core.send(
         VoteResponse(
-            group=core.config.group,
+            group=core.tag,
             local_id=core.me,
             remote_id=request.local_id,
             term=answer_term,
@@ -224,7 +224,7 @@ class Candidate:
         core = self.core
         core.send(
             VoteRequest(
-                group=core.config.group,
+                group=core.tag,
                 local_id=core.me,
                 remote_id=peer,
                 term=self.asked_term,

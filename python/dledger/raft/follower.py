@@ -188,7 +188,7 @@ class Follower:
         self._acknowledged = min(self.matched_index, core.log.durable_index)
         core.send(
             PushEntryResponse(
-                group=core.config.group,
+                group=core.tag,
                 local_id=core.me,
                 remote_id=core.leader_id,
                 term=core.term,
@@ -205,7 +205,7 @@ class Follower:
         core, log = self.core, self.core.log
         core.send(
             PushEntryResponse(
-                group=core.config.group,
+                group=core.tag,
                 local_id=core.me,
                 remote_id=request.local_id,
                 term=core.term,

@@ -8,12 +8,16 @@ Why nobody founds a group twice: a leader needs a quorum that has saved the foun
 disks is lost, one of them is there to say so. Why no late answer of a lost founder does harm: whoever has told one
 incarnation of the founder that it knows nothing takes no founding from an earlier one in that life, and in its next
 life it takes answers only to the questions of that life.
+
+The founder draws the group's id with it. A group from before there were ids gets one in the same way: its first member
+draws it when every other one has said, since this process began to ask, that it knows of none.
 """
 
 from __future__ import annotations
 
 from dledger.messages.peer import MemberRequest, MemberResponse
 from dledger.raft.core import Core
+from dledger.raft.group import drawn_name, id_in
 from dledger.types import NO_INDEX, NOWHERE, NodeId, Position, Role
 
 NEVER = 1 << 62
@@ -31,7 +35,11 @@ class Founding:
         """What each other member said last, of those that know of no founding."""
         self._promised: int | None = None
         """The founder's incarnation that was told that this node knows nothing."""
+        self._founders_id: str | None = None
+        """The id of the group that the founder then knew to be its own; None: it knew of none, and may found one."""
         self._asked_by: dict[NodeId, MemberRequest] = {}
+        self._without_id: set[NodeId] = set()
+        """Who said since this process began to ask that it knows of no id."""
         self._told = 0
         """The incarnation that the group has in this node's place, once it was told."""
 
@@ -44,7 +52,8 @@ class Founding:
         """Whether the others may know what this node does not: without a founding, or without a leader that would tell
         whether a change in this log is committed."""
         core = self.core
-        return self.is_open or (core.admission.pending is not None and core.role is Role.CANDIDATE)
+        pends = core.admission.pending is not None and core.role is Role.CANDIDATE
+        return self.is_open or pends or core.watch.wants_id
 
     @property
     def missing(self) -> tuple[NodeId, ...]:
@@ -59,8 +68,10 @@ class Founding:
         if not self._asks or now_ms < self._ask_ms:
             return
         core = self.core
-        self._ask_ms = now_ms + (core.config.election_ms if self._told else core.config.heartbeat_ms)
+        is_slow = self._told or (not self.is_open and core.admission.pending is None)
+        self._ask_ms = now_ms + (core.config.election_ms if is_slow else core.config.heartbeat_ms)
         self._found()
+        self._draw_id()
         for peer in core.peers:
             self._ask(peer)
 
@@ -75,7 +86,7 @@ class Founding:
         pending = core.admission.pending
         core.send(
             MemberRequest(
-                group=core.config.group,
+                group=core.tag,
                 local_id=core.me,
                 remote_id=peer,
                 term=core.term,
@@ -87,8 +98,10 @@ class Founding:
 
     def on_request(self, request: MemberRequest) -> None:
         """Say who this is, and what it knows."""
-        if self.is_open and request.local_id == self.founder:
+        if (self.is_open or self.core.watch.wants_id) and request.local_id == self.founder:
             self._promised = request.incarnation
+            # A drawn name is known before the founding, and so says nothing of it.
+            self._founders_id = None if drawn_name(self.core.config.group) else id_in(request.group)
         self._asked_by[request.local_id] = request
         self._answer(request)
 
@@ -97,7 +110,7 @@ class Founding:
         known = core.admission.membership
         core.send(
             MemberResponse(
-                group=core.config.group,
+                group=core.tag,
                 local_id=core.me,
                 remote_id=request.local_id,
                 term=core.term,
@@ -109,6 +122,8 @@ class Founding:
                 is_empty=core.log.end_index < 0 and core.term < 0,
                 change=request.change,
                 is_committed=self._is_committed(request.change),
+                group_id=known.group_id,
+                ancestors=known.ancestors,
             )
         )
 
@@ -128,20 +143,28 @@ class Founding:
             if core.role is Role.CANDIDATE:
                 core.out.fact("change_learned", of=response.local_id, index=pending.index)
                 core.commit_to(pending.index)
+        if core.watch.wants_id:
+            self._learn_id(response)
         if not self.is_open:
             return
         if not response.bound:
+            if response.group_id != drawn_name(core.config.group):
+                return  # it has lost its disk, and knows the group by what it was told since
             self._said[response.local_id] = response
             self._found()
             return
         bound = {NodeId(member): incarnation for member, incarnation in response.bound.items()}
-        if response.index == NO_INDEX and self._promised not in {None, bound.get(self.founder)}:
+        is_promised = self._promised in {None, bound.get(self.founder)} or response.group_id == self._founders_id
+        if response.index == NO_INDEX and not is_promised:
             return  # of a founder that has lost its disk since
         if bound.get(core.me) == core.admission.incarnation:
             self._take_term(response, now_ms)
+            self._join(response)
             core.admission.bind(response.index, bound.items())
             core.out.fact("founding_learned", of=response.local_id)
-        elif not self._told:
+            return
+        self._join(response)
+        if not self._told:
             self._told = bound.get(core.me, -1)
             core.out.fact("not_admitted", node=core.me, own=core.admission.incarnation, known=self._told)
 
@@ -152,7 +175,9 @@ class Founding:
 
     def _found(self) -> None:
         core = self.core
-        if core.me != self.founder or self.missing or not self.is_open:
+        own_id = core.admission.membership.group_id
+        has_joined = core.watch.told_without_id or own_id != drawn_name(core.config.group)
+        if core.me != self.founder or self.missing or not self.is_open or has_joined:
             return
         known = {core.me: core.admission.incarnation}
         known |= {peer: response.incarnation for peer, response in self._said.items()}
@@ -162,7 +187,37 @@ class Founding:
         if core.quorum <= len(known) - len(empty) < len(known):
             # Files from before foundings: most have a log, so who has none has lost it and must be admitted.
             known = {member: incarnation for member, incarnation in known.items() if member not in empty}
-        core.admission.bind(NO_INDEX, known.items())
-        core.out.fact("founded", members=",".join(sorted(known)))
+        core.admission.found(known.items(), self._draw(), core.config.members)
+        core.out.fact("founded", members=",".join(sorted(known)), group=core.admission.membership.group_id)
+        for request in self._asked_by.values():
+            self._answer(request)
+
+    def _draw(self) -> str:
+        return drawn_name(self.core.config.group) or f"{self.core.dice(1 << 62):016x}"
+
+    def _join(self, response: MemberResponse) -> None:
+        """The group exists, whether it counts this node or not: from now on it is heard."""
+        core = self.core
+        if response.group_id:
+            core.admission.join(response.group_id, response.ancestors, core.config.members)
+        else:
+            core.watch.join_without_id()
+
+    def _learn_id(self, response: MemberResponse) -> None:
+        """Of a group from before there were ids."""
+        core = self.core
+        if not response.group_id:
+            self._without_id.add(response.local_id)
+            self._draw_id()
+        elif response.local_id != self.founder or self._promised in {None, response.incarnation}:
+            core.admission.join(response.group_id, response.ancestors, core.config.members)
+            core.out.fact("group_id_learned", group=response.group_id, of=response.local_id)
+
+    def _draw_id(self) -> None:
+        core = self.core
+        if core.me != self.founder or not core.watch.wants_id or not self._without_id.issuperset(core.peers):
+            return
+        core.admission.join(self._draw(), (), core.config.members)
+        core.out.fact("group_id_drawn", group=core.admission.membership.group_id)
         for request in self._asked_by.values():
             self._answer(request)

@@ -265,7 +265,7 @@ class Leader:
         core, incarnation = self.core, self.dispatchers[peer].incarnation
         core.send(
             HeartBeatRequest(
-                group=core.config.group,
+                group=core.tag,
                 local_id=core.me,
                 remote_id=peer,
                 term=core.term,

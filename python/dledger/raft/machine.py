@@ -114,8 +114,8 @@ class Machine(Core):
 
     def step(self, message: PeerMessage, now_ms: int) -> None:
         """Take a message in, after checking its group, receiver, sender and term, in that order (D6, D14)."""
-        if message.group != self.config.group or message.remote_id != self.me:
-            self._refuse(message, Code.UNKNOWN_GROUP if message.group != self.config.group else Code.UNKNOWN_MEMBER)
+        if message.remote_id != self.me or not self.watch.hears(message, now_ms):
+            self._refuse(message, Code.UNKNOWN_GROUP if message.remote_id == self.me else Code.UNKNOWN_MEMBER)
         elif message.local_id in self.peers and self.terms.refuses(message, now_ms):
             return
         elif isinstance(message, VoteRequest):
@@ -187,7 +187,7 @@ class Machine(Core):
         else:
             self.send(
                 PushEntryResponse(
-                    group=self.config.group,
+                    group=self.tag,
                     local_id=self.me,
                     remote_id=request.local_id,
                     term=self.term,
@@ -200,7 +200,7 @@ class Machine(Core):
     def _answer_beat(self, request: HeartBeatRequest, code: Code) -> None:
         self.send(
             HeartBeatResponse(
-                group=self.config.group,
+                group=self.tag,
                 local_id=self.me,
                 remote_id=request.local_id,
                 term=self.term,
@@ -236,5 +236,5 @@ class Machine(Core):
         self.out.fact(
             "stray", message=type(message).__name__, group=message.group, sender=message.local_id, code=code.name
         )
-        if message.group == self.config.group and isinstance(message, HeartBeatRequest):
+        if message.group == self.tag and isinstance(message, HeartBeatRequest):
             self._answer_beat(message, code)

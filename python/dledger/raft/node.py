@@ -13,6 +13,7 @@ from dledger.messages.membership import Change, Membership
 from dledger.messages.peer import PeerMessage
 from dledger.raft.admission import ChangeOf, no_change
 from dledger.raft.follower import Follower
+from dledger.raft.group import Stranger
 from dledger.raft.install import InstallMode, install_mode
 from dledger.raft.leader import Leader
 from dledger.raft.log import LogSummary, RaftLog
@@ -259,6 +260,16 @@ class RaftNode:
     def is_admitted(self) -> bool:
         """Whether it may vote and lead."""
         return self._machine.admission.is_admitted
+
+    @property
+    def tag(self) -> str:
+        """The group, as messages name it; see `group_tag`."""
+        return self._machine.tag
+
+    @property
+    def strangers(self) -> dict[NodeId, Stranger]:
+        """The members by name that spoke for another group, or for another list of members, in this life."""
+        return self._machine.watch.strangers
 
     @property
     def change(self) -> Change | None:

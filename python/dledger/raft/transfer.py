@@ -39,7 +39,7 @@ def tell(core: Core, to: NodeId) -> None:
     """Tell the transferee, whose log is complete, to ask for votes now."""
     core.send(
         LeadershipTransferRequest(
-            group=core.config.group,
+            group=core.tag,
             local_id=core.me,
             remote_id=to,
             term=core.term,
@@ -65,7 +65,7 @@ def on_request(core: Core, request: LeadershipTransferRequest, now_ms: int) -> N
         code = Code.SUCCESS
     core.send(
         LeadershipTransferResponse(
-            group=core.config.group, local_id=core.me, remote_id=request.local_id, term=core.term, code=code
+            group=core.tag, local_id=core.me, remote_id=request.local_id, term=core.term, code=code
         )
     )
     core.out.fact("take_leadership", leader=request.local_id, term=request.term, code=code.name)

@@ -32,7 +32,7 @@ from dledger.wire import decode_command
 logger = logging.getLogger(__name__)
 
 WORDS: Final = {
-    "founded": (logging.INFO, "the group is founded with {members}"),
+    "founded": (logging.INFO, "the group {group} is founded with {members}"),
     "founding_learned": (logging.INFO, "the group's founding is known from {of}"),
     "not_admitted": (
         logging.ERROR,
@@ -71,6 +71,13 @@ WORDS: Final = {
         "{node} is in term {term}, behind which there is no room for elections: somebody gave it a false one. Stop all "
         "members of the group, run 'dledger reset-term' on the directory of each, and start them again",
     ),
+    "other_group": (
+        logging.WARNING,
+        "{node} speaks for the group {theirs} (name, fingerprint of its members, id), and this node is of {own}: what "
+        "it says is not heard. Compare the addresses and the lists of members of both",
+    ),
+    "group_id_drawn": (logging.INFO, "the group was founded before groups had ids, and is {group} from now on"),
+    "group_id_learned": (logging.INFO, "the group has the id {group}, by what {of} says"),
     "admitted": (logging.WARNING, "{node} is admitted by entry {index}: it votes and counts again"),
 }
 """Facts of the core that somebody should read, by name."""

@@ -128,7 +128,7 @@ class Images:
     def _reply(self, request: SnapshotRequest, code: Code, image: Image | None = None, data: bytes = b"") -> None:
         self._send(
             SnapshotResponse(
-                group=self._group.group,
+                group=self._driver.raft.tag,
                 local_id=self._node_id,
                 remote_id=request.local_id,
                 code=code,

@@ -122,7 +122,7 @@ class Installer:
         fetch.deadline_ms = self._now_ms() + ASK_MS
         self._send(
             SnapshotRequest(
-                group=self._group.group,
+                group=self._driver.raft.tag,
                 local_id=self._node_id,
                 remote_id=fetch.leader,
                 last_included_index=fetch.index,
@@ -133,7 +133,7 @@ class Installer:
 
     def on_message(self, message: InstallMessage) -> None:
         """Take a peer's question or answer."""
-        is_ours = message.group == self._group.group and message.remote_id == self._node_id
+        is_ours = message.group == self._driver.raft.tag and message.remote_id == self._node_id
         if not is_ours or message.local_id not in self._group.members or self._stopped:
             return
         if isinstance(message, SnapshotRequest):

@@ -127,11 +127,12 @@ class NodeServer:
 
     def _build(self) -> None:
         group, node, store, machine = self.group, self.node, self.store, self._environment
-        gate = Gate(group, node, machine)
+        gate = self.gate = Gate(group, node, machine)
         self.raft = RaftNode(
             group, node.node_id, store.hard_state, summary_of(store, self.catalog), machine.below, machine.now_ms(),
             node.cache_bytes, store.membership, change_of,
         )  # fmt: skip
+        gate.known = lambda: self.raft.membership
         if self._is_lost:
             self.raft.follow_only()
         self.peers = Peers(
@@ -294,6 +295,9 @@ class NodeServer:
             "flush": self.node.flush,
             "connections": self.front.connections,
             "clients": self.front.clients,
+            "group_id": self.raft.membership.group_id,
+            "refused_peers": dict(self.gate.refused),
+            "other_groups": {str(peer): stranger.tag for peer, stranger in self.raft.strangers.items()},
             "peers_connected": self.peers.connected(),
             "client_requests": self.client_requests,
             "pending_writes": self.writes.waiting,

@@ -238,7 +238,7 @@ class Repairs:
         first = Index(repair.fault.first + len(repair.fetched))
         self._send(
             RepairRequest(
-                group=self._group.group,
+                group=self._driver.raft.tag,
                 local_id=self._node_id,
                 remote_id=repair.asked,
                 first=first,
@@ -249,7 +249,7 @@ class Repairs:
 
     def on_message(self, message: RepairMessage) -> None:
         """Take a peer's question or answer."""
-        if message.group != self._group.group or message.remote_id != self._node_id or self._stopped:
+        if message.group != self._driver.raft.tag or message.remote_id != self._node_id or self._stopped:
             return
         if message.local_id not in self._peers:
             return
@@ -364,7 +364,7 @@ class Repairs:
     def _reply(self, request: RepairRequest, code: Code, entries: tuple[Entry, ...] = ()) -> None:
         self._send(
             RepairResponse(
-                group=self._group.group,
+                group=self._driver.raft.tag,
                 local_id=self._node_id,
                 remote_id=request.local_id,
                 first=request.first,

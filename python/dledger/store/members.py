@@ -21,11 +21,18 @@ MEMBERS_MAGIC: Final = b"DLmb"
 
 
 def pack_membership(membership: Membership) -> bytes:
-    """JSON: incarnations by name, the entry that says so, and what later entries of the log change."""
+    """JSON: incarnations by name, the entry that says so, what later entries of the log change, and which group it is.
+    Records of before have fewer of these."""
     bound = {str(member): incarnation for member, incarnation in membership.bound}
     value: dict[str, Any] = {"incarnation": membership.incarnation, "index": membership.index, "bound": bound}
     if membership.term != NO_TERM:
         value["term"] = membership.term
+    if membership.group_id:
+        value["group_id"] = membership.group_id
+    if membership.ancestors:
+        value["ancestors"] = membership.ancestors
+    if membership.members:
+        value["members"] = membership.members
     if membership.changes:
         value["changes"] = [
             [change.position.term, change.index, change.after, change.node, change.incarnation]
@@ -42,7 +49,16 @@ def unpack_membership(payload: bytes) -> Membership:
         Change(Position(Term(term), Index(index)), Index(after), NodeId(node), incarnation)
         for term, index, after, node, incarnation in value.get("changes", ())
     )
-    return Membership(value["incarnation"], Index(value["index"]), bound, changes, Term(value.get("term", NO_TERM)))
+    return Membership(
+        incarnation=value["incarnation"],
+        index=Index(value["index"]),
+        bound=bound,
+        changes=changes,
+        term=Term(value.get("term", NO_TERM)),
+        group_id=value.get("group_id", ""),
+        ancestors=tuple((str(group_id), int(shared)) for group_id, shared in value.get("ancestors", ())),
+        members=tuple(NodeId(member) for member in value.get("members", ())),
+    )
 
 
 class MemberFile:

@@ -7,6 +7,7 @@ from typing import Final
 from dledger.testing.mutants.plant import Mutant
 
 _TESTS: Final = "tests/raft/test_admit_entry.py"
+_GROUP: Final = "tests/raft/test_group.py"
 
 MEMBERS: Final = (
     Mutant(
@@ -118,6 +119,66 @@ MEMBERS: Final = (
         "response.is_committed",
         "a node takes an admission for committed because another entry is",
         _TESTS,
+    ),
+    Mutant(
+        "leader-before-the-founding",
+        "B26",
+        "raft.group",
+        "GroupWatch.hears",
+        "message.group == tag and self._is_known",
+        "message.group == tag",
+        "a node that knows of no founding follows whoever calls itself its leader",
+        _GROUP,
+    ),
+    Mutant(
+        "leader-of-another-list",
+        "B26",
+        "messages.peer",
+        "group_tag",
+        "chr(10).join(sorted(members))",
+        "name",
+        "a leader with another list of members is followed",
+        _GROUP,
+    ),
+    Mutant(
+        "leader-of-another-group",
+        "B26",
+        "messages.peer",
+        "group_tag",
+        "/{group_id}",
+        "/",
+        "a leader of another group of the same name is followed",
+        _GROUP,
+    ),
+    Mutant(
+        "founded-without-asking-all",
+        "B26",
+        "raft.founding",
+        "Founding._draw_id",
+        " or not self._without_id.issuperset(core.peers)",
+        "",
+        "a group from before ids draws one although a member may have another one",
+        _GROUP,
+    ),
+    Mutant(
+        "other-list-not-refused",
+        "B26",
+        "messages.membership",
+        "check_members",
+        "if not is_same",
+        "if False",
+        "a node starts with another list of members than its files have",
+        "tests/server/test_server_membership.py",
+    ),
+    Mutant(
+        "joined-founder-founds",
+        "B26 B27",
+        "raft.founding",
+        "Founding._found",
+        "or has_joined",
+        "",
+        "a first member that lost its disk founds the group again although it was told that it exists",
+        _GROUP,
     ),
     Mutant(
         "uncommitted-said-to-be-committed",

@@ -212,7 +212,7 @@ SERVER: Final = (
         "D6 B35",
         "raft.machine",
         "Machine.step",
-        "message.group != self.config.group or ",
+        " or not self.watch.hears(message, now_ms)",
         "",
         "another group's message is taken",
         "tests/raft/test_machine.py",
