@@ -14,11 +14,12 @@ from dledger.errors import ConfigError
 from dledger.store.memory_disk import SECTOR, MemoryDisk, ProcessKilled
 from dledger.store.segments import SegmentFiles
 from dledger.testing import greenlets
+from dledger.testing.greenlets import other_threading
 from dledger.testing.interleave import campaign as campaigns
 from dledger.testing.interleave.__main__ import main
 from dledger.testing.interleave.campaign import ALL, campaign, named, schedules
 from dledger.testing.interleave.disk import Image, Style, SwitchingDisk
-from dledger.testing.interleave.locks import other_threading
+from dledger.testing.interleave.locks import Threading
 from dledger.testing.interleave.schedule import bench
 from dledger.testing.interleave.scheduler import NEVER, End, Scheduler
 from dledger.testing.interleave.shrink import shrunk, story
@@ -172,7 +173,8 @@ def test_random_strategies_reach_every_schedule_of_two_short_threads(strategy):
 
 def opposite_orders(seed: int) -> tuple[End, str]:
     """Two threads that take two locks, one of them the other way round."""
-    with other_threading() as threads:
+    threads = Threading()
+    with other_threading(threads):
         scheduler = threads.scheduler = Scheduler(Chance(Rng(seed), 1))
         first, second = threads.Lock(), threads.RLock()
 
@@ -197,7 +199,8 @@ def test_deadlock_is_found_and_says_who_waits_for_what():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_condition_event_and_timed_waits_pass_a_token_on(seed: int):
-    with other_threading() as threads:
+    threads = Threading()
+    with other_threading(threads):
         scheduler = threads.scheduler = Scheduler(Chance(Rng(seed), 1))
         condition, event, tokens, got = threads.Condition(), threads.Event(), list[int](), list[object]()
 
@@ -242,7 +245,8 @@ def test_killed_process_does_nothing_more():
 
 def test_other_threads_go_on_having_real_locks():
     made: list[object] = []
-    with other_threading() as threads:
+    threads = Threading()
+    with other_threading(threads):
         threads.scheduler = Scheduler(Replay({}))
         thread = threading.Thread(target=lambda: made.append(threads.Lock()))
         thread.start()

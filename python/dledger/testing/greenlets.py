@@ -1,4 +1,4 @@
-"""Greenlets: call stacks of their own within one thread, which run only when they are switched to.
+"""Greenlets: call stacks of their own within one thread, which run only when they are switched to; and other locks.
 
 The simulator and the scheduler of interleavings stop a thread of a node in the middle of a call and go on with it
 later. The package ``greenlet`` comes with the extra ``test``, so it is loaded where it is needed, not before.
@@ -6,7 +6,10 @@ later. The package ``greenlet`` comes with the extra ``test``, so it is loaded w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
 
@@ -22,9 +25,8 @@ class Greenlet(Protocol):
     def throw(self, *error: Any) -> Any:
         """As `switch`, but the call that waits there raises the error."""
 
-    @property
-    def dead(self) -> bool:
-        """Its function has ended."""
+    parent: Any
+    """The greenlet that goes on when this one's function has ended."""
 
 
 @cache
@@ -54,3 +56,21 @@ def current_greenlet() -> Greenlet:
     """
     found: Greenlet = _package().getcurrent()
     return found
+
+
+@contextmanager
+def other_threading(stand_in: object) -> Iterator[None]:
+    """As long as this lasts, the product's modules that are loaded take ``stand_in`` for the module `threading`: each
+    of them says ``threading.Lock()``."""
+    modules = [
+        module for name, module in sorted(sys.modules.items())
+        if name.startswith("dledger.") and not name.startswith("dledger.testing.")
+        and module.__dict__.get("threading") is threading
+    ]  # fmt: skip
+    for module in modules:
+        module.__dict__["threading"] = stand_in
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.__dict__["threading"] = threading

@@ -1,6 +1,6 @@
 """Locks whose operations are switching points, in place of those of `threading`.
 
-Every module of the product says ``threading.Lock()``, so it is enough to give these modules another ``threading``.
+`dledger.testing.greenlets.other_threading` gives them to the product's modules.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import linecache
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
@@ -181,20 +179,3 @@ class Threading:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(threading, name)
-
-
-@contextmanager
-def other_threading() -> Iterator[Threading]:
-    """As long as this lasts, the product's modules that are loaded make the locks of `Threading.scheduler`."""
-    stand_in = Threading()
-    modules = [
-        module for name, module in sorted(sys.modules.items())
-        if name.startswith("dledger.") and module.__dict__.get("threading") is threading and module.__name__ != __name__
-    ]  # fmt: skip
-    for module in modules:
-        module.__dict__["threading"] = stand_in
-    try:
-        yield stand_in
-    finally:
-        for module in modules:
-            module.__dict__["threading"] = threading

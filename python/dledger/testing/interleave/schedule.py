@@ -17,9 +17,10 @@ from dledger.store.memory_disk import MemoryDisk
 from dledger.testing.disk_states.checking import check_start, check_started
 from dledger.testing.disk_states.life import Life
 from dledger.testing.disk_states.promise import BrokenPromise, NotStarted, Promise, check_catalog, read_log, require
+from dledger.testing.greenlets import other_threading
 from dledger.testing.interleave.disk import Image, Style, SwitchingDisk
 from dledger.testing.interleave.life import SharedLife
-from dledger.testing.interleave.locks import Threading, other_threading
+from dledger.testing.interleave.locks import Threading
 from dledger.testing.interleave.scenarios import Run, Scenario
 from dledger.testing.interleave.scheduler import NEVER, End, Scheduler, Step, Strategy
 from dledger.testing.interleave.strategies import Chance, Priorities, Replay
@@ -183,7 +184,8 @@ LIMITS: Final = {
 def bench() -> Iterator[Bench]:
     """The product's limits are small, and its locks are switching points, as long as this lasts."""
     try:
-        with other_threading() as threads:
+        threads = Threading()
+        with other_threading(threads):
             yield Bench(threads)
     finally:
         for module, limits in LIMITS.items():

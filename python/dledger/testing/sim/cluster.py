@@ -130,6 +130,7 @@ class Node:
         loop = self.loop = world.new_loop(self.name, Clock(world.scheduler, self.drift, self.wall_offset_us))
         rng = self._rng
         loop.latency_ns = lambda: rng.between(20 * US, 200 * US)
+        loop.turns.often = plan.turns_left
         self.disk.plug(loop)
         if self.drift:
             world.counts.bite("drift")
@@ -178,6 +179,8 @@ class Node:
             return
         world.story.tell(self.name, "loses power" if power else "is gone")
         self.loop = self.server = None
+        if loop.turns.lefts:
+            world.counts.bite("turn left at a disk operation", loop.turns.lefts)
         loop.kill()
         self.disk.unplug()
         if power:

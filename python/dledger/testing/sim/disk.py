@@ -79,12 +79,14 @@ class SimDisk(MemoryDisk):
 
     def check(self, operation: str, path: Path) -> Failure | None:
         loop = self._loop
-        if not self.powered or loop is None:
+        if not self.powered or loop is None or loop.dead:
             raise ProcessKilled(f"{operation} {path.name}")
+        loop.turns.point()
         if operation in READS:
             loop.spent_ns += READ_NS
         else:
-            self.operations += 1
+            if not loop.turns.is_going_on:  # what is under way when another thread fails goes on (I21)
+                self.operations += 1
             if operation in SYNCS:
                 loop.spent_ns += self._rng.between(self.sync_ns // 2, self.sync_ns * 3 // 2)
             else:

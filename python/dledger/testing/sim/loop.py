@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dledger.store.memory_disk import ProcessKilled
 from dledger.testing.sim.disk_waits import DiskWaits
 from dledger.testing.sim.rng import MILLION, Rng
+from dledger.testing.sim.turns import Turns
 
 if TYPE_CHECKING:
     from dledger.testing.sim.network import Network
@@ -145,9 +146,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._turn_at_ns = NOT_DUE
         """When the next turn begins; that of the one that runs, while it does."""
         self._busy_until_ns = 0
-        self._posted: list[Handle] | None = None
+        self.posted: list[Handle] | None = None
+        """What the thread that runs now has said; None: the loop runs."""
         self._held: list[tuple[Callable[[Any], None], Any]] = []
         self.disk_waits = DiskWaits(scheduler)
+        self.turns = Turns(self)
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -156,6 +159,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.dead = True
         self._ready.clear()
         self._held.clear()
+        self.turns.bury()
 
     def pause(self) -> None:
         self.paused = True
@@ -244,20 +248,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         if ready:
             self._wake()
 
-    def background(self, function: Callable[[], Any]) -> tuple[Any, list[Handle]]:
-        """Call it as one of the process's threads would; also returns what it had to say to the loop."""
-        posted: list[Handle] = []
-        self._posted = posted
-        self.spent_ns = 0
-        self.scheduler.speaker = self.name
-        _set_running(None)
-        try:
-            return function(), posted
-        finally:
-            self._posted = None
-            if self.after_callback is not None and not self.dead:
-                self.after_callback()
-
     def deliver(self, handles: list[Handle]) -> None:
         """What a thread said arrives."""
         if self.dead or not handles:
@@ -280,10 +270,10 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        if self._posted is None:
+        if self.posted is None:
             return self.call_soon(callback, *args)
         handle = Handle(callback, args, 0.0)
-        self._posted.append(handle)
+        self.posted.append(handle)
         return handle
 
     def call_later(  # type: ignore[override]
@@ -344,8 +334,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             else:
                 self.call_soon_threadsafe(_succeed, future, result)
 
-        _, posted = self.background(call)
-        self.disk_waits.after(rest + self.spent_ns, self.deliver, posted)
+        self.turns.begin(call, rest, lambda _: None)
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **how: Any

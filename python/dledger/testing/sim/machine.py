@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dledger.environment import Environment, Turn, Worker
-from dledger.store.memory_disk import ProcessKilled
 from dledger.testing.sim.loop import MS, SECOND, SimLoop
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.turns import TurnUnderWay
 
 
 class Machine(Environment):
@@ -59,6 +59,8 @@ class SimWorker:
         self._due = False
         self._busy = False
         self._again_ns = 0
+        self._under_way: TurnUnderWay | None = None
+        self._now = self._run_now
         self.put: Callable[[Any], None] = self._put
 
     def start(self) -> None:
@@ -69,6 +71,8 @@ class SimWorker:
     def join(self) -> None:
         if not self._ended:
             self._ended = True
+            if self._under_way is not None:
+                self._loop.turns.finish(self._under_way)
             jobs, self._jobs = self._jobs, []
             self._turn(jobs, True)
 
@@ -79,28 +83,28 @@ class SimWorker:
     def _arm(self, delay_ns: int) -> None:
         if self._started and not self._due and not self._busy and not self._ended:
             self._due = True
+            self._loop.turns.due.append(self._now)
             latency = self._loop.latency_ns()
             early = self._loop.rng.below(latency + 1)
             self._loop.scheduler.after(delay_ns + early, self._run, latency - early)
 
     def _run(self, rest: int) -> None:
         loop = self._loop
-        if loop.hold(self._run, rest):
+        if not self._due or loop.hold(self._run, rest):
             return
         self._due = False
+        self._loop.turns.due.remove(self._now)
         if self._ended:
             return
         jobs, self._jobs = self._jobs, []
         self._busy = True
-        try:
-            wait, posted = loop.background(lambda: self._turn(jobs, False))
-        except ProcessKilled:
-            return
-        loop.disk_waits.after(rest + loop.spent_ns, self._done, (posted, wait))
+        self._under_way = loop.turns.begin(lambda: self._turn(jobs, False), rest, self._done)
 
-    def _done(self, result: tuple[list[Any], float | None]) -> None:
-        posted, wait = result
-        self._loop.deliver(posted)
+    def _run_now(self) -> None:
+        """Begin while the loop is inside an operation of the disk."""
+        self._run(0)
+
+    def _done(self, wait: float | None) -> None:
         self._loop.scheduler.after(self._pause_ns, self._free, wait)
 
     def _free(self, wait: float | None) -> None:

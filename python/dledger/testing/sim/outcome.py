@@ -16,8 +16,8 @@ class Counts:
     def inject(self, kind: str) -> None:
         self.injected[kind] = self.injected.get(kind, 0) + 1
 
-    def bite(self, kind: str) -> None:
-        self.bites[kind] = self.bites.get(kind, 0) + 1
+    def bite(self, kind: str, times: int = 1) -> None:
+        self.bites[kind] = self.bites.get(kind, 0) + times
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from dledger.checksum import crc32
 from dledger.testing.checkers.history import Operation
+from dledger.testing.greenlets import other_threading
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.ends import check_clients
 from dledger.testing.sim.cluster import Group, World
 from dledger.testing.sim.faults import Nemesis
 from dledger.testing.sim.life import Life
+from dledger.testing.sim.locks import SimThreading
 from dledger.testing.sim.loop import MS, SECOND, SimLoop
 from dledger.testing.sim.outcome import Outcome, Violation
 from dledger.testing.sim.rng import Rng
@@ -70,7 +72,8 @@ def run_seed(
     world = World(seed, plan, story_lines, watching)
     run = _Run(world)
     violation: Violation | None = None
-    with _scribe(world, logging.DEBUG if verbose else logging.INFO):
+    locks = other_threading(SimThreading()) if plan.turns_left else nullcontext()
+    with locks, _scribe(world, logging.DEBUG if verbose else logging.INFO):
         try:
             run.play()
         except Broken as broken:

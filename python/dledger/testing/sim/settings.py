@@ -49,6 +49,8 @@ class Plan:
     value_bytes: int = 40
     fault_every_ms: int = 2000
     bad_luck: int = 0
+    turns_left: int = 0
+    """At so many disk operations in a million a turn of a node's thread is left, or goes on while the loop waits."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -90,6 +92,7 @@ def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tup
         value_bytes=rng.pick((12, 40, 200)),
         fault_every_ms=rng.pick((700, 1500, 3000, 6000)),
     )
+    plan.turns_left = rng.fork("turns").pick((0, 0, 0, 20_000, 100_000, 400_000))
     if "bad luck" in chosen:
         plan.bad_luck = rng.pick((20_000, 200_000, 600_000))
     return plan
