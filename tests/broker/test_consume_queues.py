@@ -207,3 +207,22 @@ def test_units_at_the_end_that_tell_of_no_message_are_dropped(queue: ConsumeQueu
     assert (queue.max_offset, queue.max_physical) == (12, 1200)
     assert queue.drop_torn(lambda offset, unit: False) == 300
     assert queue.is_empty
+
+
+def test_recovery_looks_at_all_of_the_last_three_files(queue: ConsumeQueue) -> None:
+    fill(queue, 0, 29)
+    path = queue.directory / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[7 * 20 : 8 * 20] = bytes(20)
+    path.write_bytes(data)
+    opened = ConsumeQueue(queue.directory, IN_FILE)
+    opened.recover()
+    assert (opened.max_offset, opened.max_physical) == (7, 700)
+
+
+def test_a_flush_writes_what_was_put(queue: ConsumeQueue) -> None:
+    assert queue.put(0, 100, 100, 0)
+    queue.flush()
+    opened = ConsumeQueue(queue.directory, IN_FILE)
+    opened.recover()
+    assert opened.get(0) == Unit(100, 100, 0)

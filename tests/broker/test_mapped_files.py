@@ -179,3 +179,58 @@ def test_files_that_nobody_refers_to_any_more_are_closed(tmp_path: Path) -> None
     del queue, index
     gc.collect()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of files, and of folders with a / behind, in the order in which they were synced."""
+    found: list[str] = []
+    sync, sync_names = os.fdatasync, module.sync_directory
+
+    def note(handle: int) -> None:
+        found.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        sync(handle)
+
+    def note_names(directory: Path) -> None:
+        found.append(f"{directory.name}/")
+        sync_names(directory)
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    monkeypatch.setattr(module, "sync_directory", note_names)
+    return found
+
+
+def test_a_flush_syncs_every_file_that_was_written_and_their_names(queue: MappedFileQueue, synced: list[str]) -> None:
+    size = queue.file_size
+    queue.append(b"x" * (2 * size + 1))
+    synced.clear()
+    queue.flush()
+    assert sorted(synced) == sorted([*names(queue.directory), f"{queue.directory.name}/"])
+    synced.clear()
+    queue.append(b"y")
+    queue.flush()
+    assert synced == [f"{2 * size:020d}"]
+
+
+def test_what_is_cut_off_counts_as_durable_no_more(queue: MappedFileQueue) -> None:
+    queue.append(b"x" * 30)
+    queue.flush()
+    assert queue.flushed_offset == 30
+    queue.truncate_dirty(10)
+    queue.append(b"y" * 40)
+    assert queue.flushed_offset == 10
+    queue.flush()
+    assert queue.flushed_offset == 50
+
+
+def test_what_a_killed_process_may_have_left_unsynced_is_synced_from_that_file_on(
+    queue: MappedFileQueue, synced: list[str]
+) -> None:
+    size = queue.file_size
+    queue.append(b"x" * (3 * size))
+    queue.flush()
+    synced.clear()
+    queue.doubt(size + 1)
+    assert queue.flushed_offset == size + 1
+    queue.flush()
+    assert sorted(synced) == sorted([f"{size:020d}", f"{2 * size:020d}", f"{queue.directory.name}/"])

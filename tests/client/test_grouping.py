@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dledger.client.grouping import Pending
+from dledger.batch.records import make_records
+from dledger.client.grouping import Batch, Grouper, Pending
 from dledger.client.results import Appended
 from dledger.errors import DLedgerError, OutcomeUnknown, ProducerFenced, Unavailable
 
@@ -69,3 +70,23 @@ def test_append_whose_parts_gave_up_before_they_were_sent_fails_definitely() -> 
     error = Unavailable("gave up")
     assert answer(error, error) == [error]
     assert error.definite
+
+
+def test_appends_that_share_a_batch_are_told_their_own_offsets() -> None:
+    futures = [Answer() for _ in range(3)]
+    counts = (2, 3, 1)
+    pendings = [Pending(future, "t", 0, count) for future, count in zip(futures, counts, strict=True)]
+    batch = Batch(0, make_records([b"v"] * 6), list(zip(pendings, counts, strict=True)))
+    batch.answered(40)
+    assert [future.given for future in futures] == [
+        [Appended("t", 0, 40, 42)], [Appended("t", 0, 42, 45)], [Appended("t", 0, 45, 46)],
+    ]  # fmt: skip
+
+
+def test_keys_stay_with_the_values_that_they_were_given_with() -> None:
+    grouper = Grouper(1 << 20)
+    for value, key in ((b"a", None), (b"b", b"k"), (b"c", None)):
+        grouper.add_value(Pending(Answer(), "t", 0, 1), value, key)
+    (batch,) = grouper.take(None, 1 << 20)
+    assert batch.records.column("value").to_pylist() == [b"a", b"b", b"c"]
+    assert batch.records.column("key").to_pylist() == [None, b"k", None]

@@ -186,3 +186,17 @@ def test_answer_nobody_waits_for_is_ignored() -> None:
     flight.window.lost()
     flight.answer("a")
     assert not flight.results
+
+
+def test_a_number_that_was_given_up_ends_its_session() -> None:
+    """No node would take the next one: there would be a gap before it."""
+    flight = Flight()
+    flight.push("a", deadline_ms=10)
+    flight.send()
+    flight.answer("a", Code.NOT_LEADER)
+    flight.window.expire(20)
+    flight.push("b")
+    assert flight.window.needs_session
+    flight.window.opened(Session(7, 1))
+    assert flight.send() == ["b"]
+    assert flight.place("b") == (7, 1, 0)

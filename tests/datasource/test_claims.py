@@ -58,3 +58,15 @@ def test_a_directory_of_somebody_else_is_not_trusted(folder: Path, monkeypatch: 
     folder.rename(folder.with_name(f"dledger-spark-{owner + 1}"))
     with pytest.raises(PathError, match="TMPDIR"):
         claim(FIRST)
+
+
+def test_each_log_has_names_of_its_own() -> None:
+    claim(FIRST)
+    claim(replace(SECOND, group="host:2"))
+    check_claim(FIRST)
+
+
+def test_a_write_of_the_very_batch_before_is_refused() -> None:
+    claim(replace(FIRST, batch_id=6))
+    with pytest.raises(ConfigError, match="left running"):
+        check_claim(SECOND)

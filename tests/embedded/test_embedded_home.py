@@ -175,3 +175,29 @@ def test_a_failed_start_counts_for_a_while_and_not_for_as_long_as_a_clock_was_ah
     when = time.time() - age_s
     os.utime(home.node_directory(N0) / FAILED_FILE, (when, when))
     assert home.failed_lately(N0) is lately
+
+
+def test_a_node_is_gone_when_its_lock_is_and_not_before(tmp_path: Path) -> None:
+    """A killed process can look like a zombie while threads of it still hold files and the port."""
+    home = Home(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        process = ProcessId.of(ended.pid)
+    held = PidFile(home, N0)
+    assert held.acquire(0)
+    assert not process.alive
+    assert not home.wait_gone(N0, process, 0.02)
+
+
+def test_a_group_file_is_on_the_disk_before_it_takes_the_place_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    Home(tmp_path).write(group_file())
+    assert synced == ["group.json.new", tmp_path.name]

@@ -362,3 +362,12 @@ def test_settings_that_cannot_be_are_refused() -> None:
         HASettings(ha_housekeeping_interval=0)
     with pytest.raises(ConfigError, match="a slave takes 4194292"):
         HASettings(ha_transfer_batch_size=MOST_FRAME + 1)
+
+
+def test_what_was_reported_durable_is_not_taken_back_by_a_flush_that_ends_late() -> None:
+    slave = HAClient(0, 0, SMALL)
+    slave.receive(frame(0, bytes(100)), 0)
+    slave.flushed(100)
+    assert slave.report(0) == report(100)
+    slave.flushed(40)
+    assert slave.report(SMALL.ha_send_heartbeat_interval) == report(100)

@@ -94,3 +94,10 @@ def test_page_in_docs_is_the_one_that_its_results_make():
     assert page((DOCS / "guarantees.md").read_text(), results) == (DOCS / "evidence.md").read_text()
     for found in results:
         assert re.fullmatch(r"[0-9a-f]{7,40}", found["commit"]), "a result of a tree with changes shows nothing"
+
+
+def test_page_says_what_no_campaign_has_in_its_world() -> None:
+    guarantees = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text()
+    section = page(guarantees, []).partition("## What is not in these worlds\n")[2].partition("\n## ")[0]
+    for campaign in ("simulator", "chaos", "judges", "mutants"):
+        assert f"- {campaign}: " in section

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import ConfigError
-from dledger.testing.mutants.__main__ import as_dict, hunt_for, hunts
+from dledger.testing.mutants.__main__ import CATCHERS, as_dict, catcher_of, hunt_for, hunts
 from dledger.testing.mutants.hunt import Hunt
 from dledger.testing.mutants.plant import CRASH_STATES, SCHEDULES, SIMULATOR, Mutant, mutated, source_of
 from dledger.testing.mutants.registry import CANARY, DOES_NOT_APPLY, MUTANTS
@@ -30,7 +30,9 @@ def test_planted_bugs_have_names_of_their_own_and_say_what_they_stand_for():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 48
     stood_for = {name for mutant in MUTANTS for name in mutant.stands_for.split()}
     classes = {f"B{n}" for n in range(1, 37)} | {f"D{n}" for n in range(1, 16)}
-    assert stood_for == classes - DOES_NOT_APPLY.keys()
+    promises = {f"P{n}" for n in range(1, 14)}
+    assert stood_for - promises == classes - DOES_NOT_APPLY.keys()
+    assert all(mutant.stands_for for mutant in MUTANTS)
     assert all(mutant.why for mutant in MUTANTS)
 
 
@@ -78,6 +80,20 @@ def test_survivor_makes_the_campaign_red_and_is_named():
     assert not summary["ok"]
     assert summary["problems"] == [f"{MUTANTS[1].name} was not caught by 500 seeds"]
     assert summary["figures"]["seeds at the median"] == 3
+
+
+def test_bugs_are_counted_by_who_finds_them():
+    """A bug that a test named for it finds says less than one that a campaign finds by itself."""
+    names = {catcher_of(mutant.name): mutant.name for mutant in MUTANTS}
+    assert tuple(sorted(names)) == tuple(sorted(CATCHERS))
+    figures = as_dict([Hunt(name, 3, 1.0, "I7", "") for name in names.values()], 500)["figures"]
+    assert [figures[f"caught by {whom}"] for whom in CATCHERS] == [1, 1, 1, 1]
+
+
+def test_packages_outside_the_simulator_have_bugs_that_were_planted_before_their_tests_were_seen():
+    blind = {mutant.module.partition(".")[0] for mutant in MUTANTS if mutant.planted_blind}
+    assert blind == {"broker", "rocketmq", "client", "batch", "embedded", "datasource", "streaming"}
+    assert sum(mutant.planted_blind for mutant in MUTANTS) >= 60
 
 
 def test_canary_is_caught():

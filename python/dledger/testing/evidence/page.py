@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dledger.testing.evidence.promises import PROMISES, SIM
+from dledger.testing.evidence.worlds import absent
 
 Result = Mapping[str, Any]
 
@@ -59,7 +60,7 @@ def page(guarantees: str, results: Sequence[Result]) -> str:
         if found["campaign"] not in known:
             raise KeyError(f"no promise names the campaign {found['campaign']!r}: add it to evidence/promises.py")
     results = joined(results)
-    parts = [HEAD, "## Campaigns\n", *(_campaign(found) for found in results), "## Promises\n"]
+    parts = [HEAD, "## Campaigns\n", *(_campaign(found) for found in results), absent(), "## Promises\n"]
     parts += [_promise(promise, results) for promise in promises_of(guarantees)]
     return "\n".join(parts)
 

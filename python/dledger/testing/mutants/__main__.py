@@ -7,17 +7,21 @@ import json
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dledger.testing.mutants.hunt import NOTHING, Hunt
-from dledger.testing.mutants.plant import SIMULATOR
+from dledger.testing.mutants.plant import CRASH_STATES, SCHEDULES, SIMULATOR
 from dledger.testing.mutants.registry import MUTANTS, named
 from dledger.testing.result import result, save
+
+CATCHERS: Final = ("the simulator", "crash states", "schedules", "a test named for it")
+"""A test that is named for a bug says less than the others: somebody has told where to look."""
 
 
 def hunt_in_process(name: str, first: int, seeds: int) -> Hunt:
@@ -57,10 +61,18 @@ def hunts(names: Sequence[str], seeds: int, jobs: int) -> Iterator[Hunt]:
         yield from pool.map(lambda name: hunt_for(name, seeds), names)
 
 
+def catcher_of(name: str) -> str:
+    """Who has to find a planted bug: one of `CATCHERS`."""
+    return {SIMULATOR: CATCHERS[0], CRASH_STATES: CATCHERS[1], SCHEDULES: CATCHERS[2]}.get(
+        named(name).catcher, CATCHERS[3]
+    )
+
+
 def as_dict(found: Sequence[Hunt], seeds: int) -> dict[str, Any]:
     """See `dledger.testing.result`."""
     caught = [hunt for hunt in found if hunt.caught_by]
     taken = [hunt.seeds for hunt in caught if named(hunt.name).catcher == SIMULATOR]
+    by = Counter(catcher_of(hunt.name) for hunt in caught)
     rows = [["planted bug", "stands for", "what it does", "seeds", "seconds", "caught by"]]
     for hunt in found:
         mutant = named(hunt.name)
@@ -74,7 +86,8 @@ def as_dict(found: Sequence[Hunt], seeds: int) -> dict[str, Any]:
         figures={
             "planted bugs": len(found),
             "caught": len(caught),
-            "caught by the simulator": len(taken),
+            **{f"caught by {whom}": by[whom] for whom in CATCHERS},
+            "planted before the tests were seen": sum(named(hunt.name).planted_blind for hunt in found),
             "seeds at the median": statistics.median(taken) if taken else 0,
         },
         faults={},
@@ -110,7 +123,8 @@ def main() -> int:
         sys.stdout.flush()
     summary = as_dict(found, asked.seeds)
     figures = summary["figures"]
-    sys.stdout.write(f"{figures['caught']} of {figures['planted bugs']} caught, median "
+    whom = ", ".join(f"{figures[f'caught by {one}']} by {one}" for one in CATCHERS)
+    sys.stdout.write(f"{figures['caught']} of {figures['planted bugs']} caught: {whom}; median "
                      f"{figures['seeds at the median']:g} seeds\n")  # fmt: skip
     if asked.json is not None:
         save(summary, asked.json)

@@ -144,8 +144,8 @@ FILES: Final = (
     ),
     Mutant(
         "store-deletes-too-much", "B34", "server.house", "House._retain",
-        "limit = min(limit, *raft.watermarks.values())",
-        "limit = raft.end_index",
+        "limit = min(limit, marks.pop(self._node.node_id))",
+        "marks.clear()\n            limit = raft.end_index",
         "retention takes entries that a follower or the catalog still needs",
     ),
     Mutant(

@@ -37,6 +37,7 @@ class Mutant:
         why: what goes wrong, in a line.
         catcher: who has to find it: `SIMULATOR`, `CRASH_STATES`, `SCHEDULES`, or paths of tests where none of these has
             a way to make the difference show.
+        planted_blind: it was written before the tests of its package were looked at.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Mutant:
     replacement: str
     why: str
     catcher: str = SIMULATOR
+    planted_blind: bool = False
 
 
 def source_of(module: str) -> str:

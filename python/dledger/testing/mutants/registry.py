@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.testing.mutants.broker_bugs import BROKER
+from dledger.testing.mutants.caller_bugs import BATCHES, CALLERS, EMBEDDED
 from dledger.testing.mutants.core_bugs import CORE
 from dledger.testing.mutants.edge_bugs import EDGES
 from dledger.testing.mutants.file_bugs import FILES
@@ -14,13 +15,16 @@ from dledger.testing.mutants.node_bugs import CATALOG, CLIENT, SERVER, STORE
 from dledger.testing.mutants.plant import Mutant
 from dledger.testing.mutants.race_bugs import RACES
 from dledger.testing.mutants.raft_bugs import RAFT
+from dledger.testing.mutants.rocketmq_bugs import QUEUES, REPLICATION
 from dledger.testing.mutants.service_bugs import SERVICE
+from dledger.testing.mutants.spark_bugs import DATASOURCE, STREAMING
 from dledger.testing.mutants.thread_bugs import THREADS
 from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
     *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD, *LIMITS,
     *BROKER, *MEMBERS,
+    *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",

@@ -1,0 +1,39 @@
+"""What no campaign has in its world, by campaign: written by hand, because no run can tell what it left out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ABSENT: Final[dict[str, tuple[str, ...]]] = {
+    "simulator": (
+        "sockets, TLS, processes, files of an operating system, writes past its page cache",
+        "Spark, and the files that a RocketMQ broker reads",
+        "a program that speaks the protocol well and means harm",
+    ),
+    "crash states, disk errors, byte flips": (
+        "threads beside one another, and drives that report a sync that they did not do",
+    ),
+    "chaos": (
+        "more than one machine: links are those of loopback, and all nodes share one clock and one kernel",
+        "a power plug: a cut undoes what was noted above the operating system's files, and keeps the order of names in "
+        "one directory; the node of a group of five that `dledger serve` runs is killed only",
+        "TLS, Spark, a RocketMQ master and its slaves, a member that is replaced for good",
+    ),
+    "judges": (
+        "first offsets, which retention moves, and the order of one session's stale answers: only our own checkers "
+        "judge these",
+        "consumer groups, schemas and topics: their calls are in no history",
+    ),
+    "mutants": (
+        "bugs that nobody thought of; a bug that a test named for it finds says that this test works, and no more",
+    ),
+}
+"""Campaign, or several -> what it cannot show, in words."""
+
+
+def absent() -> str:
+    """The section of the page, in Markdown."""
+    lines = ["## What is not in these worlds\n"]
+    for campaign, missing in ABSENT.items():
+        lines += [f"- {campaign}: {text}" for text in missing]
+    return "\n".join([*lines, ""])

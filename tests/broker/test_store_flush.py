@@ -1,0 +1,47 @@
+"""A broker's store: what a flush has put on the disk, and the borders of a search."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger.broker.message_store import MessageStore
+from dledger.rocketmq.message import Message
+
+Some = Callable[..., list[Message]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with MessageStore(tmp_path, file_size=4096, units_in_file=20, index_slots=10, index_units=40) as opened:
+        yield opened
+
+
+def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
+    tmp_path: Path, some: Some, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    sync = os.fdatasync
+
+    def note(handle: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{handle}").readlink().parent)
+        sync(handle)
+
+    store.put_messages(some(3))
+    monkeypatch.setattr(os, "fdatasync", note)
+    store.flush()
+    queues = {tmp_path / "consumequeue" / topic / str(queue_id) for (topic, queue_id), _ in store.queues.items()}
+    assert queues
+    assert queues <= synced
+
+
+def test_a_search_by_key_includes_both_of_its_times(some: Some, store: MessageStore) -> None:
+    (placed,) = store.put_messages(some(1))
+    message = store.message_at(placed.physical_offset)
+    key, at = message.property_map()["UNIQ_KEY"], placed.store_timestamp
+    assert store.messages_with_key(message.topic, key, at, at) == [message]
+    assert store.messages_with_key(message.topic, key, at + 1, at + 1) == []
