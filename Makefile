@@ -16,7 +16,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills chaos sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -60,6 +60,9 @@ job-kills: $(VENV)/.package  ## SIGKILL anything under a Spark job with state, K
 chaos: $(VENV)/.package  ## real nodes under load while links, processes, power, disks and clocks fail (MINUTES=5, NODES=3,5, SEED=s, JSON=file)
 	@$(BIN)/python -m dledger.testing.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+
+strangers: $(VENV)/.package  ## other users, lying peers, idle and slow connections and floods at real nodes; needs root for the other users (JSON=file)
+	@$(BIN)/python -m dledger.testing.strangers $(if $(JSON),--json $(JSON))
 
 sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (SEEDS=n, or SEED=s for one with its story; JSON=file)
 	@$(BIN)/python -m dledger.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))

@@ -15,6 +15,7 @@ from dledger.messages.client import AppendRequest, AppendResponse, StatusRequest
 from dledger.messages.codes import Code
 from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.net import Connection, Handlers, Limits, Listener, Patience, connect, listen, run
+from dledger.net.connection import TURN_FRAMES
 from dledger.net.handlers import OnConnection
 from dledger.net.loop import loop_factory
 from dledger.net.pieces import JOIN_BYTES, joined
@@ -347,6 +348,38 @@ def test_unfinished_requests_take_no_more_memory_than_the_budget_and_hold_up_no_
             sock.close()
         await node.until(lambda: len(node.closed) == 30)
         assert (inflow.used, inflow.waiting) == (0, 0)
+
+    with_node(work)
+
+
+def test_a_connection_that_has_ended_holds_no_memory_although_somebody_keeps_it() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open()
+        with dial(address) as sock:
+            await asyncio.to_thread(sock.sendall, unfinished(4 << 20))
+            await node.until(lambda: len(node.frames) == 1)
+            reader, other = node.opened[0]._reader, Caller()
+            connection = await other.open(address)
+            while reader.held < 4 << 20:  # the kernel has the rest
+                seen = len(other.answers)
+                connection.send(StatusRequest(), 1)
+                await other.until(lambda seen=seen: len(other.answers) > seen)  # type: ignore[misc]
+        await node.until(lambda: len(node.closed) == 1)
+        assert reader.held == 0
+
+    with_node(work)
+
+
+def test_a_flood_of_requests_on_one_connection_leaves_every_turn_room_for_others() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open()
+        node.quiet = True
+        with dial(address) as sock:
+            sock.sendall(HELLO + b"".join(encode(StatusRequest(), 1)) * 2000)
+            await node.until(lambda: len(node.frames) == 2001)
+        sizes = [after - before for before, after in zip([0, *node.batches], node.batches, strict=False)]
+        assert max(sizes) <= TURN_FRAMES
+        assert sum(sizes) == 2001
 
     with_node(work)
 

@@ -23,6 +23,8 @@ from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, decode
 
 log = logging.getLogger("dledger.net")
 
+TURN_FRAMES: Final = 128
+"""Frames of one connection that are handed out in one turn of the loop: then it is the others' turn."""
 SHUTDOWN_S: Final = 1.0
 """How long a connection under TLS that is closed waits for the other side to close it too, which may be silent."""
 
@@ -155,7 +157,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         frames, self._frames = self._frames, []
         taken = 0
         for frame in frames:
-            if self._held_back:
+            if taken == TURN_FRAMES or self._held_back:
                 break
             self._take(frame)
             taken += 1
@@ -163,6 +165,8 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
             self._handlers.on_batch_end(self)
         if taken < len(frames) and not self.closing:
             self._frames = frames[taken:]
+            if taken == TURN_FRAMES and not self._held_back:
+                self._again = self._loop.call_soon(self._dispatch_again)
             self._read_or_not()
 
     @property
@@ -225,6 +229,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         self._out.clear()
         self._frames.clear()
         self._queued = 0
+        self._reader.forget()  # at once, and not when this object is collected: it may be large
         if self._inflow is not None:
             self._inflow.forget(self)
         self.resume_writing()

@@ -140,6 +140,10 @@ class FrameReader:
         """The part of a large payload that is still to come; None when `feed` wants the next bytes."""
         return None if self._large is None else self._large[self._filled :]
 
+    def forget(self) -> None:
+        """Let go of what was held: the stream has ended."""
+        self._rest, self._large, self._frame, self.refused = b"", None, None, False
+
     def received(self, size: int) -> Frame | None:
         """``size`` bytes were put into `wanted`; the frame when that was the last of them."""
         self._filled += size

@@ -14,9 +14,9 @@ class Coverage:
     missing: str
 
 
-SIM, MUTANTS, SCHEDULES, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS, JUDGES = (
+SIM, MUTANTS, SCHEDULES, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS, JUDGES, STRANGERS = (
     "sim", "mutants", "schedules", "crash states", "byte flips", "disk errors", "chaos", "partition matrix",
-    "availability", "job kills", "judges",
+    "availability", "job kills", "judges", "strangers",
 )  # fmt: skip
 """Names of campaigns."""
 
@@ -42,6 +42,6 @@ PROMISES: Final[dict[str, Coverage]] = {
         "directed graphs on 5 nodes; graphs in which no node has two-way links to a majority",
     ),
     "P12": Coverage((SIM, CHAOS, JOB_KILLS, JUDGES), "executors on other machines"),
-    "P13": Coverage((), "what is not promised is not tested"),
+    "P13": Coverage((STRANGERS,), "what is not promised is not tested, but for what strangers can do to a node"),
 }
 """By promise, as in docs/guarantees.md."""

@@ -64,6 +64,20 @@ LIMITS: Final = (
         "tests/net/test_connection.py",
     ),
     Mutant(
+        "ended-connections-keep-memory", "B35", "net.connection", "Connection.connection_lost",
+        "self._reader.forget()",
+        "self._reader.held",
+        "buffers of connections that were closed pile up until they are collected",
+        "tests/net/test_connection.py",
+    ),
+    Mutant(
+        "a-flood-has-every-turn", "B35", "net.connection", "Connection._dispatch",
+        "if taken == TURN_FRAMES or self._held_back:",
+        "if self._held_back:",
+        "all requests of one read are served before anybody else's",
+        "tests/net/test_connection.py",
+    ),
+    Mutant(
         "places-first-come", "B35", "net.places", "Places.refusal",
         "and not self._make_room(here)",
         "and True",

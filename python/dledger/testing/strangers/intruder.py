@@ -1,0 +1,190 @@
+"""What one stranger does, in a process of its own: ``python -m dledger.testing.strangers.intruder NAME ...``.
+
+Each attack returns what it achieved; the campaign says what it should not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from dledger.client import Client
+from dledger.errors import DLedgerError
+from dledger.messages.client import AppendRequest, ExecuteRequest
+from dledger.messages.command import Command, CreateTopic, HoldRetention, InitProducer, OpenStage
+from dledger.testing.strangers.raw import dial, hello, is_welcome, lies
+from dledger.types import NodeId
+from dledger.wire import encode
+
+BODY: Final = (12 << 20) - 1
+"""Of an append that a node would take but for its last byte."""
+AT_ONCE: Final = 500
+"""Messages or commands that are sent without waiting for an answer."""
+
+
+def files(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Read a file, or list a folder."""
+    found: dict[str, Any] = {"read": False}
+    with contextlib.suppress(OSError):
+        wanted.path.read_bytes() if wanted.path.is_file() else list(wanted.path.iterdir())
+        found["read"] = True
+    return found
+
+
+def liar(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Say that it is a node, and make up what a node says, to each node in turn."""
+    dice, counts = random.Random(wanted.seed), Counter[str]()
+    members = tuple(sorted(wanted.nodes))
+    reached = True
+    while counts["messages"] < wanted.count and reached:
+        reached = False
+        for name, address in wanted.nodes.items():
+            me = NodeId(next(other for other in members if other != name))
+            with contextlib.suppress(OSError), dial(address) as sock:
+                reached = True
+                sock.sendall(hello(wanted.group, me, members))
+                counts["hellos"] += 1
+                messages = [encode(one) for one in lies(dice, wanted.group, me, NodeId(name), AT_ONCE)]
+                counts["messages"] += len(messages)
+                counts["taken for a node"] += is_welcome(sock)
+                sock.sendall(b"".join(piece for frame in messages for piece in frame))
+                sock.shutdown(socket.SHUT_WR)
+                while sock.recv(65536):
+                    continue
+    return dict(counts)
+
+
+def idle(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Open connections, say hello on half of them, and do nothing for a while."""
+    opened: list[socket.socket] = []
+    for number in range(wanted.count):
+        for address in wanted.nodes.values():
+            with contextlib.suppress(OSError):
+                sock = dial(address)
+                opened.append(sock)
+                if number % 2:
+                    sock.sendall(hello(wanted.group))
+    time.sleep(wanted.seconds)
+    return {"connections": len(opened)}
+
+
+def slow(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Large appends that lack their last byte, and small ones that trickle."""
+    frame = b"".join(encode(AppendRequest(), 2, [bytes(BODY)]))[:-1]
+    left: dict[socket.socket, memoryview] = {}
+    for _ in range(wanted.count):
+        for address in wanted.nodes.values():
+            with contextlib.suppress(OSError):
+                sock = dial(address)
+                sock.sendall(hello(wanted.group))
+                sock.setblocking(False)
+                left[sock] = memoryview(frame)
+    end, sent, opened = time.monotonic() + wanted.seconds, 0, len(left)
+    while time.monotonic() < end:
+        for sock, rest in list(left.items()):
+            try:
+                size = sock.send(rest[: 256 << 10])
+            except BlockingIOError:
+                continue
+            except OSError:
+                del left[sock]
+                continue
+            sent += size
+            if size == len(rest):
+                del left[sock]
+            else:
+                left[sock] = rest[size:]
+        time.sleep(0.02)
+    return {"connections": opened, "bytes": sent, "still open": len(left)}
+
+
+def command(number: int) -> Command:
+    """One of a flood."""
+    kinds: tuple[Command, ...] = (
+        CreateTopic(name=f"flood-{number}", log_id=f"flood-{number}", partitions=10_000),
+        InitProducer(producer_name=f"flood-{number}"),
+        HoldRetention(consumer_group=f"flood-{number}", hold=True),
+        OpenStage(writer_id="w" * 1000, sequence=number, label="l" * 1000, timeout_ms=600_000),
+        HoldRetention(consumer_group="g" * 100_000, hold=True),
+        CreateTopic(name=f"small-{number}", log_id=f"small-{number}"),
+    )
+    return kinds[number % len(kinds)]
+
+
+def flood(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Commands, many at once; answers are taken, and not looked at."""
+    counts = Counter[str]()
+    reached = True
+    while counts["commands"] < wanted.count and reached:
+        reached = False
+        for address in wanted.nodes.values():
+            with contextlib.suppress(OSError), dial(address) as sock:
+                reached = True
+                sock.settimeout(20)
+                first = counts["commands"]
+                frames = [encode(ExecuteRequest(command=command(first + n)), n + 2) for n in range(AT_ONCE)]
+                sock.sendall(hello(wanted.group) + b"".join(piece for frame in frames for piece in frame))
+                counts["commands"] += AT_ONCE
+                sock.shutdown(socket.SHUT_WR)
+                while data := sock.recv(1 << 20):
+                    counts["bytes of answers"] += len(data)
+    return dict(counts)
+
+
+def path(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Another user's path group, by the addresses that any user can find out: read, write, delete."""
+    counts: dict[str, Any] = dict.fromkeys(("welcome", "topics", "appended", "deleted"), 0)
+    for address in wanted.nodes.values():
+        with contextlib.suppress(OSError), dial(address) as sock:
+            sock.sendall(hello(""))
+            counts["welcome"] += is_welcome(sock)
+    with contextlib.suppress(DLedgerError), Client(",".join(wanted.nodes.values()), request_timeout_ms=3000) as client:
+        names = [topic.name for topic in client.topics()]
+        counts["topics"] = len(names)
+        for name in names:
+            client.append(name, [b"forged"])
+            counts["appended"] += 1
+            client.delete_topic(name)
+            counts["deleted"] += 1
+    return counts
+
+
+ATTACKS: Final[dict[str, Callable[[argparse.Namespace], dict[str, Any]]]] = {
+    "files": files, "liar": liar, "idle": idle, "slow": slow, "flood": flood, "path": path,
+}  # fmt: skip
+
+
+def arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("attack", choices=sorted(ATTACKS))
+    parser.add_argument("--nodes", type=json.loads, default={}, help="JSON: node -> host:port")
+    parser.add_argument("--group", default="")
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--path", type=Path, default=Path("/"))
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    """Run one attack, and print what it achieved as JSON."""
+    wanted = arguments(argv)
+    found = {"uid": os.getuid(), **ATTACKS[wanted.attack](wanted)}
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+__all__ = ["ATTACKS", "main"]
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,55 @@
+"""A little of ``make strangers`` at real nodes, as this user and without looking at the clock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import ConfigError
+from dledger.testing.strangers import users
+from dledger.testing.strangers.campaign import SMALL, Campaign
+from dledger.testing.strangers.healthy import p99
+from dledger.testing.strangers.intruder import command, main
+
+pytestmark = pytest.mark.cluster
+
+
+def test_slow_idle_and_flooding_strangers_stop_no_node_move_no_term_and_take_little_memory(tmp_path: Path) -> None:
+    said: list[str] = []
+    only = ("slow", "idle", "flood")
+    found = Campaign(tmp_path, SMALL, said.append, only, timed=False, as_another=False).run()
+    assert found["problems"] == [], said
+    assert found["ok"]
+    assert [row[0] for row in found["table"][1:]] == list(only)
+    assert json.loads(json.dumps(found))["figures"]["MiB at most in a node"] < 300
+
+
+def test_where_no_other_user_can_be_had_the_campaign_fails_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 1000)
+    with pytest.raises(ConfigError, match="run it as root with setpriv"):
+        users.command("files")
+
+
+def test_an_intruder_that_is_the_same_user_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else whatever it is refused would show nothing."""
+    monkeypatch.setattr(users, "command", lambda *arguments: [*users.INTRUDER, *arguments])
+    with pytest.raises(ConfigError, match="the other user is none"):
+        users.check_stranger(tmp_path / "mine")
+
+
+def test_an_intruder_says_what_it_achieved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["files", "--path", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["read"] is True
+    assert main(["flood", "--nodes", "{}"]) == 0
+    assert "commands" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_flood_is_of_all_kinds_of_commands() -> None:
+    assert len({type(command(number)) for number in range(6)}) == 4
+
+
+def test_p99_is_one_of_the_samples() -> None:
+    assert p99([]) == 0.0
+    assert p99([float(number) for number in range(1000)]) == 990.0
