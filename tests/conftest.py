@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from dledger.store import coverage
+
 settings.register_profile("no deadline", deadline=None)  # a slow moment of the machine is no failure
 settings.load_profile("no deadline")
 _numbers = itertools.count(1)
@@ -28,6 +30,14 @@ def load_fakes() -> ModuleType:
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_durable_without_a_sync() -> Iterator[None]:
+    """Of every store that a test opens on a disk in memory; a thread under test may have swallowed the error."""
+    yield
+    found, coverage.FOUND[:] = coverage.FOUND[:], []
+    assert found == []
 
 
 @pytest.fixture

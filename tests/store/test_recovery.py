@@ -12,7 +12,8 @@ from dledger.messages.entry import HEADER, HEADER_SIZE, MAGIC_NOOP, HardState, L
 from dledger.store.files import RealDisk
 from dledger.store.keeper import Keeping
 from dledger.store.logindex import UNIT_SIZE
-from dledger.store.memory_disk import SECTOR, MemoryDisk, ProcessKilled
+from dledger.store.memory_disk import MemoryDisk, ProcessKilled
+from dledger.store.memory_inode import SECTOR
 from dledger.store.slots import SLOT_SIZE
 from dledger.store.verify import verify_store
 from dledger.types import Index, NodeId, Position, Term

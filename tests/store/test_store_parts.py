@@ -14,7 +14,8 @@ from dledger.errors import CorruptEntry
 from dledger.messages.entry import LogEnd, parse, stamp, stamp_all
 from dledger.store.files import RealDisk
 from dledger.store.keeper import Keeping
-from dledger.store.memory_disk import SECTOR, MemoryDisk
+from dledger.store.memory_disk import MemoryDisk
+from dledger.store.memory_inode import SECTOR
 from dledger.store.rules import check_append
 from dledger.store.scan import Bad, Finish, Good, Padding, Walker
 from dledger.store.segments import SegmentFiles, first_nonzero

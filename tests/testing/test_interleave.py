@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import ConfigError
-from dledger.store.memory_disk import SECTOR, MemoryDisk, ProcessKilled
+from dledger.store.memory_disk import MemoryDisk, ProcessKilled
+from dledger.store.memory_inode import SECTOR
 from dledger.store.segments import SegmentFiles
 from dledger.testing import greenlets
 from dledger.testing.greenlets import other_threading

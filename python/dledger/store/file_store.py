@@ -12,27 +12,27 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
-from dledger.errors import CorruptEntry, DiskFull, PathError, StorageError
+from dledger.errors import CorruptEntry, PathError, StorageError
 from dledger.messages.entry import Entry, HardState, LogEnd
 from dledger.messages.membership import Membership
 from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
-from dledger.store.files import Disk, RealDisk, StoreFatal, Where, is_full, storage_error
+from dledger.store.files import Disk, RealDisk, StoreFatal, Where, storage_error
 from dledger.store.keeper import Keeper, Keeping
-from dledger.store.logindex import UNIT_SIZE
-from dledger.store.marks import MarkBook
+from dledger.store.marks import MarkBook, vouch_for
 from dledger.store.open_parts import Parts, StoreSettings, open_parts
 from dledger.store.reader import Reader, View
 from dledger.store.recovery import mark_of, no_commit_beyond, recover
 from dledger.store.repairs import repair
 from dledger.store.retention import drop_front, level_of, without_expired
+from dledger.store.room import Room
 from dledger.store.rules import check_append, check_hard_state, check_truncate, older_than_its_log
 from dledger.store.scrub import Scrub, examine
-from dledger.store.segments import SegmentFiles
 from dledger.store.terms import Pairs, TermTable, find_terms
 from dledger.store.writing import write_entries
 from dledger.types import NOWHERE, Buffer, Index, Position, Term
@@ -87,7 +87,6 @@ class FileStore:
         self._data, self._index = parts.data, parts.index
         self._failed: StorageError | None = None
         self._closed = False
-        self._no_room = False
         self._lock = threading.RLock()
         """One writer at a time."""
         self._sync_lock = threading.Lock()
@@ -98,9 +97,11 @@ class FileStore:
         self._recovery = recovered.report
         self._view = View(recovered.begin_index, recovered.begin_pos, recovered.begin_chain, recovered.end)
         self._commit = no_commit_beyond(Index(hint), recovered.end)
-        self._marks = MarkBook(parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()))
+        vouch = None if parts.disk.witness is None else partial(vouch_for, parts, parts.disk.witness)
+        self._marks = MarkBook(parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()), vouch)
         self._reader = Reader(self._data, self._index, lambda: self._view, self._lock)
         self._scrub = Scrub(self._data, lambda: self._view, lambda: self._marks.mark.durable)
+        self._room = Room(self._data, self._index.files, self._fail)
         self._terms = self._find_terms()
         self._state = replace(parts.record.hard_state, commit_hint=self._commit)
         self._check_term()
@@ -186,43 +187,13 @@ class FileStore:
             return
         with self._lock:
             check_append(self._view.end, entries, self._data.file_size, self._state.term)
-            self._make_room(entries)
+            self._room.make(entries)
             with self._fatal("append to", lambda: self._data.path(entries[0].pos)):
                 write_entries(self._data, self._index, self._view.end.end_pos, entries)
             self._terms.append(entries)
             self._view = self._view.grown(LogEnd.after(entries[-1]))
-        if self._half_full():
+        if self._room.is_short(self._view.end):
             self._keeper.wake()
-
-    def _half_full(self) -> bool:
-        pos, size = self._view.end.end_pos, self._data.file_size
-        return pos % size > size // 2 and not self._data.has(pos + size)
-
-    def _make_room(self, entries: Sequence[Entry]) -> None:
-        """Have all files that the entries need before anything is written."""
-        spans = (
-            (self._data, entries[0].pos, entries[-1].pos),
-            (self._index.files, entries[0].index * UNIT_SIZE, entries[-1].index * UNIT_SIZE),
-        )
-        for files, low, high in spans:
-            for start in range(low - low % files.file_size, high + 1, files.file_size):
-                if not files.has(start) and not self._allocate(files, start):
-                    raise DiskFull(
-                        f"{files.directory}: no room for another file of {files.file_size} bytes; nothing was "
-                        "written. Free space on that disk"
-                    )
-
-    def _allocate(self, files: SegmentFiles, offset: int, ahead: bool = False) -> bool:
-        """Make a file; False when the disk is full, which `disk_level` says from then on."""
-        try:
-            files.allocate(offset, ahead)
-        except OSError as error:
-            if not is_full(error):
-                raise self._fail("allocate a file in", files.directory, error) from error
-            self._no_room = True
-            return False
-        self._no_room = False
-        return True
 
     def truncate(self, after: Index) -> None:
         """See `LogStore.truncate`. A crash on the way leaves the log as it was, as it should be, or cut at the end
@@ -264,14 +235,7 @@ class FileStore:
         if self._failed is not None or self._closed:
             return
         with suppress(StorageError):
-            end, files = self._view.end, self._index.files
-            if self._no_room:  # only a file that is not there yet tells whether there is room again
-                self._allocate(self._data, self._data.end, ahead=True)
-            elif self._half_full():
-                self._allocate(self._data, end.end_pos + self._data.file_size, ahead=True)
-            next_unit = (end.position.index + 1) * UNIT_SIZE
-            if next_unit % files.file_size > files.file_size // 2 and not files.has(next_unit + files.file_size):
-                self._allocate(files, next_unit + files.file_size, ahead=True)
+            self._room.make_ahead(self._view.end)
             if self._marks.stale:
                 with self._fatal("sync", self._settings.directory):
                     self._settle()
@@ -374,9 +338,9 @@ class FileStore:
             space = self._disk.statvfs(self._settings.directory)
         except OSError as error:
             raise self._fail("measure", self._settings.directory, error) from error
-        if self._no_room:
+        if self._room.is_out:
             self._keeper.wake()
-        return level_of(space, self._settings, self._no_room)
+        return level_of(space, self._settings, self._room.is_out)
 
     def abandon(self) -> None:
         """See `LogStore.abandon`."""

@@ -115,8 +115,17 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+Witness = Callable[[Path, int, int], None]
+"""Told that bytes from one place to another of the log in a directory are about to be called durable; raises when no
+sync covers them that began after they were written."""
+
+
 class Disk(Protocol):
     """The few operations that the store needs."""
+
+    @property
+    def witness(self) -> Witness | None:
+        """A disk of a test has one (`dledger.store.coverage`)."""
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         """Open for reading and writing; with ``create`` also make it when it is not there."""
@@ -244,6 +253,8 @@ class RealLock:
 class RealDisk:
     """The operating system's files. ``direct``: large writes go past the page cache where that is possible, which
     suits what is synced at once."""
+
+    witness: Witness | None = None
 
     def __init__(self, *, direct: bool = False) -> None:
         self._direct = direct

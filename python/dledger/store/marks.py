@@ -7,9 +7,13 @@ durably in both slots before anything that it speaks of is cut.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 from dledger.messages.entry import LogEnd
+from dledger.store.files import Witness
+from dledger.store.logindex import UNIT_SIZE
+from dledger.store.open_parts import Parts
 from dledger.store.slots import SlotFile
 from dledger.store.state import Mark
 from dledger.types import Index
@@ -18,7 +22,8 @@ from dledger.types import Index
 class MarkBook:
     """Thread-safe."""
 
-    def __init__(self, slots: SlotFile, mark: Mark) -> None:
+    def __init__(self, slots: SlotFile, mark: Mark, vouch: Callable[[Mark, Mark], None] | None = None) -> None:
+        """``vouch`` is told of a mark that says more, and of the one before; raises when it is not true."""
         self.mark = mark
         self.stale = False
         """What was written last is not durable yet."""
@@ -26,6 +31,9 @@ class MarkBook:
         self._slots = slots
         self._writing = threading.Lock()
         self._changing = threading.Lock()
+        self._vouch = vouch
+        if vouch is not None:
+            vouch(mark, mark)
         slots.write_both(mark.pack())
 
     def raise_to(self, durable: LogEnd, commit: Index) -> None:
@@ -33,8 +41,10 @@ class MarkBook:
         with self._changing:
             if durable == self.mark.durable and commit == self.mark.commit:
                 return
-            mark = self.mark = replace(self.mark, durable=durable, commit=commit)
-            self.stale = True
+            before, mark = self.mark, replace(self.mark, durable=durable, commit=commit)
+            if self._vouch is not None:
+                self._vouch(mark, before)
+            self.mark, self.stale = mark, True
         if self._writing.acquire(blocking=False):  # else somebody who settles the mark writes it, or the next sync
             try:
                 self._slots.write(mark.pack())
@@ -46,7 +56,10 @@ class MarkBook:
         with self._writing:
             with self._changing:
                 if indexed is not None and cuts == self.cuts:
-                    self.mark = replace(self.mark, indexed=indexed)
+                    before, mark = self.mark, replace(self.mark, indexed=indexed)
+                    if self._vouch is not None:
+                        self._vouch(mark, before)
+                    self.mark = mark
                 mark, self.stale = self.mark, False
             self._slots.write(mark.pack())
             self._slots.settle()
@@ -69,3 +82,11 @@ class MarkBook:
             with self._changing:
                 mark = self.mark = replace(self.mark, begin_index=index, begin_pos=pos, begin_chain=chain)
             self._slots.write_both(mark.pack())
+
+
+def vouch_for(parts: Parts, witness: Witness, mark: Mark, before: Mark) -> None:
+    """Have a disk of a test look whether a mark is true: a sync covers all that it calls durable, and what it calls
+    indexed and the one before did not. Units before that may have been written again, as they were."""
+    indexed = ((end.position.index + 1) * UNIT_SIZE for end in (before.indexed, mark.indexed))
+    witness(parts.data.directory, mark.begin_pos, mark.durable.end_pos)
+    witness(parts.index.files.directory, *indexed)

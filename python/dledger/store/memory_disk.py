@@ -1,7 +1,8 @@
 """A disk in memory that fails, fills up, loses power and loses its process on command. For tests.
 
 The model: what is written is visible at once. A file's bytes survive a power cut when they were synced; of those that
-were not, any set of 512-byte sectors may have reached the disk. A sync that fails leaves the pages marked clean: the
+were not, any set of 512-byte sectors may have reached the disk. A sync writes what was there when it began. One that
+fails leaves the pages marked clean: the
 next one succeeds and writes nothing (ATC'20, "Can applications recover from fsync failures?"). Names survive when
 their directory was synced; of later changes, a prefix may have.
 """
@@ -11,30 +12,17 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from dledger.store.coverage import found, uncovered
 from dledger.store.files import DiskFile, DiskSpace, Lock
+from dledger.store.memory_inode import Choose, Inode, cut_power
 from dledger.types import Buffer
-
-SECTOR: Final = 512
 
 
 class ProcessKilled(BaseException):
     """The process is gone: no `except` of the program under test may see it."""
-
-
-@dataclass(slots=True)
-class Inode:
-    """A file's bytes: as written, and as they are on the disk for sure."""
-
-    written: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    dirty: set[int] = field(default_factory=set)
-    """Numbers of the sectors that the next sync writes."""
-    resized: bool = False
-    mtime_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -48,10 +36,6 @@ class Failure:
     times: int = 1 << 30
     short: int | None = None
     """For a write: so many bytes of it are written before the error."""
-
-
-Choose = Callable[[int], int]
-"""A number in [0, n): which of n outcomes a power cut has."""
 
 
 class MemoryDisk:
@@ -133,7 +117,7 @@ class MemoryDisk:
         self.names = dict(self.durable_names)
         self.layout += 1
         for inode in {id(node): node for node in self.names.values()}.values():
-            _cut_power(inode, choose)
+            cut_power(inode, choose)
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         self.check("open", path)
@@ -202,6 +186,12 @@ class MemoryDisk:
     def boot_id(self) -> bytes:
         return self.boots.to_bytes(16, "big")
 
+    def witness(self, directory: Path, begin: int, end: int) -> None:
+        """See `dledger.store.files.Witness`."""
+        files = [(path, inode.coverage) for path, inode in list(self.names.items())]
+        if text := uncovered(files, directory, begin, end):
+            raise found(text)
+
     def content(self, path: Path) -> bytearray:
         """A file's bytes, to look at or to damage."""
         return self.names[path].written
@@ -220,20 +210,6 @@ def _apply(names: dict[Path, Inode], path: Path, target: Path | None, inode: Ino
         names[target] = inode
 
 
-def _cut_power(inode: Inode, choose: Choose | None) -> None:
-    size = len(inode.durable)
-    if inode.resized and choose is not None and choose(2):
-        size = len(inode.written)
-    result = inode.durable[:size].ljust(size, b"\0")
-    for sector in sorted(inode.dirty):
-        low, high = sector * SECTOR, min((sector + 1) * SECTOR, size, len(inode.written))
-        if low < high and choose is not None and choose(2):
-            result[low:high] = inode.written[low:high]
-    inode.written, inode.durable = result, bytearray(result)
-    inode.dirty.clear()
-    inode.resized = False
-
-
 class MemoryFile:
     """An open file of a `MemoryDisk`."""
 
@@ -247,8 +223,16 @@ class MemoryFile:
         return bytes(self._inode.written[offset : offset + size])
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        half = self._disk.check("pwritev", self.path)
         data = b"".join(buffers)
+        coverage = self._inode.coverage
+        number = coverage.writing(offset, offset + len(data))
+        try:
+            self._pwritev(data, offset)
+        finally:
+            coverage.wrote(number)
+
+    def _pwritev(self, data: bytes, offset: int) -> None:
+        half = self._disk.check("pwritev", self.path)
         if half is not None and half.short is not None:
             self._put(data[: half.short], offset)
             if half.code:
@@ -260,50 +244,36 @@ class MemoryFile:
         self._put(data, offset)
 
     def _put(self, data: bytes, offset: int) -> None:
-        inode, end = self._inode, offset + len(data)
-        if end > len(inode.written):
-            inode.written.extend(bytes(end - len(inode.written)))
-            inode.resized = True
-            self._disk.layout += 1
-        inode.written[offset:end] = data
+        inode, before = self._inode, len(self._inode.written)
+        inode.put(data, offset)
         if data:
-            inode.dirty.update(range(offset // SECTOR, (end - 1) // SECTOR + 1))
             inode.mtime_ms = self._disk.now_ms
+        if len(inode.written) != before:
+            self._disk.layout += 1
 
     def fdatasync(self) -> None:
         inode = self._inode
+        flight = inode.begin_sync()
         try:
             self._disk.check("fdatasync", self.path)
         except OSError:
-            inode.dirty.clear()  # the kernel marks the pages clean all the same
+            inode.fail_sync(flight)
             raise
-        size = len(inode.written)
-        if inode.resized:
-            inode.durable = inode.durable[:size].ljust(size, b"\0")
-            inode.resized = False
-        dirty = sorted(inode.dirty)
-        if dirty and dirty[-1] - dirty[0] < len(dirty):  # one run, as nearly always
-            low, high = dirty[0] * SECTOR, min((dirty[-1] + 1) * SECTOR, size)
-            inode.durable[low:high] = inode.written[low:high]
-        else:
-            for sector in dirty:
-                low, high = sector * SECTOR, min((sector + 1) * SECTOR, size)
-                inode.durable[low:high] = inode.written[low:high]
-        inode.dirty.clear()
+        except BaseException:
+            inode.drop_sync(flight)
+            raise
+        inode.end_sync(flight)
 
     def truncate(self, size: int) -> None:
         self._disk.check("truncate", self.path)
         inode = self._inode
         if size == len(inode.written):
             return
-        inode.resized = True
+        self._disk.layout += 1
         if size < len(inode.written):
-            inode.dirty = {sector for sector in inode.dirty if sector * SECTOR < size}
-            del inode.written[size:]
-            self._disk.layout += 1
-            inode.durable = inode.durable[:size] if len(inode.durable) > size else inode.durable
+            inode.cut(size)
         else:
-            self._grow(size)
+            inode.grow(size)
 
     def fallocate(self, size: int) -> None:
         self._disk.check("fallocate", self.path)
@@ -311,15 +281,8 @@ class MemoryFile:
         if size > len(inode.written):
             if size - len(inode.written) > self._disk.free:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-            inode.resized = True
-            self._grow(size)
-
-    def _grow(self, size: int) -> None:
-        inode = self._inode
-        old = len(inode.written)
-        inode.written.extend(bytes(size - old))
-        self._disk.layout += 1
-        inode.dirty |= set(range(old // SECTOR, (size - 1) // SECTOR + 1))
+            self._disk.layout += 1
+            inode.grow(size)
 
     def size(self) -> int:
         return len(self._inode.written)

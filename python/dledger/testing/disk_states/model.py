@@ -20,7 +20,8 @@ from math import prod
 from pathlib import Path
 from typing import Final
 
-from dledger.store.memory_disk import SECTOR, Inode, MemoryDisk
+from dledger.store.memory_disk import MemoryDisk
+from dledger.store.memory_inode import SECTOR, Inode
 from dledger.testing.disk_states.pending import PendingFile
 from dledger.testing.disk_states.recording import Kind, Op
 from dledger.testing.sim.rng import Rng
@@ -281,5 +282,6 @@ def _inode(file: PendingFile, now_ms: int) -> Inode:
     for low in range(0, len(inode.written), SECTOR):
         if inode.written[low : low + SECTOR] != inode.durable[low : low + SECTOR]:
             inode.dirty.add(low // SECTOR)
+            inode.coverage.wrote(inode.coverage.writing(low, low + SECTOR))
     inode.resized = len(inode.written) != len(inode.durable)
     return inode

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from dledger.store.files import DiskFile, DiskSpace, Lock
+from dledger.store.files import DiskFile, DiskSpace, Lock, Witness
 from dledger.store.memory_disk import MemoryDisk
 from dledger.types import Buffer
 
@@ -114,6 +114,11 @@ class RecordingDisk:
 
     def boot_id(self) -> bytes:
         return self.inner.boot_id()
+
+    @property
+    def witness(self) -> Witness | None:
+        """That of the disk beneath."""
+        return self.inner.witness
 
     def rot(self, path: Path, offset: int, mask: int) -> None:
         """Change one byte that is at rest."""

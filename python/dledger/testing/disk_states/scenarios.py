@@ -12,7 +12,7 @@ from dledger.messages.command import Command, CreateTopic, DeleteTopic, InitProd
 from dledger.raft.install import InstallMode
 from dledger.store.install import INSTALL_FILE
 from dledger.store.keeper import Keeping
-from dledger.store.memory_disk import SECTOR
+from dledger.store.memory_inode import SECTOR
 from dledger.store.open_parts import StoreSettings
 from dledger.testing.disk_states.giver import Giver
 from dledger.testing.disk_states.life import Life

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from dledger.store.files import DiskFile
-from dledger.store.memory_disk import SECTOR, Failure, Inode, MemoryDisk, MemoryFile
+from dledger.store.memory_disk import Failure, MemoryDisk, MemoryFile
+from dledger.store.memory_inode import SECTOR, Inode
 from dledger.testing.interleave.scheduler import Scheduler
 from dledger.types import Buffer
 

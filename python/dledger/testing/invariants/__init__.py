@@ -50,6 +50,8 @@ I26  the history of the clients is that of a linearizable log (`dledger.testing.
 I27  topics and consumer groups are what the committed commands make, in every catalog, over restarts;   commands
      a group's offsets are what was acknowledged, and what was deleted stays so
 I28  a stage that nobody ends ends when its time is over, and not sooner, whatever wall clocks show      commands
+I29  nothing is called durable, in data or index, but what a sync covers that began after it was      sim.disk
+     written; on a node's start, too
 D11  nobody asks for votes in a new term before a quorum would give them (pre-vote)                  election
 ==== =============================================================================================== ==========
 

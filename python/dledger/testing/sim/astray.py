@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dledger.store.files import DiskFile
-from dledger.store.memory_disk import SECTOR, Inode
+from dledger.store.memory_inode import SECTOR, Inode
 from dledger.store.slots import SLOT_SIZE, unpack_slot
 from dledger.store.state import MARK_FILE, MARK_MAGIC, Mark
 from dledger.types import Buffer

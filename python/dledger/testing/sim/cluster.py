@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from traceback import extract_tb
 from typing import Final
 
@@ -110,6 +111,7 @@ class Node:
         self.disk = SimDisk(name, rng.fork(f"disk {name}"), world.counts, plan.disk_bytes, plan.tear)
         self.disk.sync_ns = plan.sync_us * US
         self.disk.on_kill = self._killed_at_disk
+        self.disk.on_uncovered = partial(world.breaks, "I29")
         self._on_end = on_end
         self._addresses = {member: f"{member}:{PORT}" for member in plan.names}
 

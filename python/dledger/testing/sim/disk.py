@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from dledger.store.coverage import Uncovered
 from dledger.store.files import DiskFile, DiskSpace
-from dledger.store.memory_disk import SECTOR, Failure, Inode, MemoryDisk, ProcessKilled, _apply
+from dledger.store.memory_disk import Failure, MemoryDisk, ProcessKilled, _apply
+from dledger.store.memory_inode import SECTOR, Inode
 from dledger.testing.sim.astray import AstrayFile, Stray
 from dledger.testing.sim.loop import US, SimLoop
 from dledger.testing.sim.outcome import Counts
@@ -51,6 +53,7 @@ class SimDisk(MemoryDisk):
         self.harmed = False
         """An error was raised in this life of its process."""
         self.on_kill: Callable[[], None] = lambda: None
+        self.on_uncovered: Callable[[str], None] = lambda text: None
         self.tear = tear
         self._name = name
         self._rng = rng
@@ -152,6 +155,14 @@ class SimDisk(MemoryDisk):
         now_ns = self._loop.scheduler.now_ns if self._loop is not None else -1
         return any(self.misdirect.values()) or self._strayed_ns == now_ns
 
+    def witness(self, directory: Path, begin: int, end: int) -> None:
+        """See `MemoryDisk.witness`; the node that hears of it may swallow it."""
+        try:
+            super().witness(directory, begin, end)
+        except Uncovered as error:
+            self.on_uncovered(str(error))
+            raise
+
     # --- space --------------------------------------------------------------------------------------------------
 
     @property
@@ -212,6 +223,7 @@ class SimDisk(MemoryDisk):
     def _cut(self, inode: Inode, odds: int) -> None:
         """``odds``: of a dirty block to have been written, in millionths."""
         rng = self._rng
+        inode.lose_power()
         size = len(inode.durable)
         if inode.resized and rng.chance(500_000):
             size = len(inode.written)
@@ -231,6 +243,4 @@ class SimDisk(MemoryDisk):
             self._counts.bite("unsynced write lost")
             if kept:
                 self._counts.bite(f"write torn at {self.tear} B")
-        inode.written, inode.durable = result, bytearray(result)
-        inode.dirty.clear()
-        inode.resized = False
+        inode.settle(result)
