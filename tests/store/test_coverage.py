@@ -51,9 +51,8 @@ def test_what_a_sync_failed_to_write_is_covered_by_no_later_one_and_what_was_cut
     assert (file.open_in(14, 60), file.open_in(15, 60)) == (14, None)
 
 
-@pytest.mark.parametrize("keeping", [Keeping.MANUAL, Keeping.THREAD])
-def test_a_store_that_calls_entries_durable_without_a_sync_is_found_out(kit, disk, monkeypatch, keeping):
-    store = kit.open(disk, keeping)
+def test_a_store_that_calls_entries_durable_without_a_sync_is_found_out(kit, disk, monkeypatch):
+    store = kit.open(disk, Keeping.MANUAL)
     kit.fill(store, [60])
     monkeypatch.setattr(SegmentFiles, "sync", lambda files: None)
     reason = "no sync covers byte 108, but 0 to 216 are called durable"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import CorruptEntry, CorruptStore
-from dledger.messages.entry import LogEnd
+from dledger.messages.entry import Entry, LogEnd
 from dledger.store import file_store
 from dledger.store.keeper import Keeping
 from dledger.store.segments import SegmentFiles, file_name
@@ -174,3 +174,58 @@ def test_retention_beside_a_look_at_damage_calls_nothing_damaged_and_does_not_en
     with pytest.raises(CorruptEntry, match="log changed"):
         store.examine(Index(5), Index(5))
     assert [(fault.first, fault.last) for fault in store.examine(Index(5), Index(5))] == [(5, 5)]
+
+
+def test_an_entry_written_while_a_sync_is_under_way_waits_for_the_next_sync(kit, disk):
+    """The sync says no more than what was written when it began, and leaves the rest to the next one."""
+    store = kit.open(disk, Keeping.MANUAL)
+    first = kit.fill(store, [60])
+    second = kit.make(store.end, [60])
+    third = kit.make(LogEnd.after(second[-1]), [60])
+    store.append(second)
+    disk.meanwhile.append(("fdatasync", "data/", on_another_thread(lambda: store.append(third))))
+    assert [store.sync().index, store.durable.index] == [1, 1]
+    assert [store.sync().index, store.durable.index] == [2, 2]
+    disk.reboot(power=True)
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*first, *second, *third])
+
+
+def test_a_mark_is_settled_for_the_log_that_its_index_was_synced_for(kit, disk, monkeypatch):
+    """A cut while the keeper syncs the index: what grew again there, in another term, has units that nothing synced."""
+    monkeypatch.setattr(file_store, "INDEXED_EVERY", 0)
+    store = kit.open(disk, Keeping.MANUAL)
+    old = kit.fill(store, [60] * 6)
+    new: list[Entry] = []
+
+    def cut_and_write() -> None:
+        store.truncate(Index(2))
+        new.extend(kit.fill(store, [90] * 5, term=2, salt=3))
+
+    disk.meanwhile.append(("fdatasync", f"index/{file_name(0)}", on_another_thread(cut_and_write)))
+    store.keep()
+    assert new
+    disk.reboot(power=True)
+    store = kit.open(disk)
+    assert not store.recovery.faulty
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*old[:3], *new])
+
+
+def test_a_repair_writes_no_old_entries_over_those_that_took_their_place_meanwhile(kit, disk):
+    store = kit.open(disk, Keeping.MANUAL)
+    old = kit.fill(store, [60] * 6)
+    new: list[Entry] = []
+
+    def cut_and_write() -> None:
+        store.truncate(Index(2))
+        new.extend(kit.fill(store, [60] * 3, term=2, salt=3))
+
+    disk.flip(kit.root / "data" / file_name(0), old[0].pos + 60)
+    disk.meanwhile.append(("fdatasync", ".new", on_another_thread(cut_and_write)))
+    with pytest.raises(CorruptEntry, match="the log changed during its repair"):
+        store.repair(old[0])
+    store.repair(old[0])
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*old[:3], *new])
+    disk.reboot(power=True)
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*old[:3], *new])

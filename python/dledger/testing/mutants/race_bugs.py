@@ -21,4 +21,32 @@ RACES: Final = (
         "the file that the keeper makes during a cut leaves a hole, and the node does not start again",
         SCHEDULES,
     ),
+    Mutant(
+        "race-marks-cleared-late", "D1 B10", "store.segments", "SegmentFiles.sync",
+        "            self._dirty.clear()\n        for start in dirty:\n            self._sync_file(start)",
+        "        for start in dirty:\n            self._sync_file(start)\n        self._dirty.clear()",
+        "what is written while a sync is under way is called durable by the next one, which syncs nothing",
+        "tests/store/test_store_threads.py",
+    ),
+    Mutant(
+        "race-end-read-late", "D1 B10", "store.file_store", "FileStore.sync",
+        "                self._data.sync()\n",
+        "                self._data.sync()\n                end = self._view.end\n",
+        "a sync calls durable what was written while it was under way",
+        "tests/store/test_store_threads.py",
+    ),
+    Mutant(
+        "race-mark-outlives-a-cut", "B20 B21", "store.marks", "MarkBook.settle",
+        " and cuts == self.cuts",
+        "",
+        "the index is called synced up to an entry that a cut has taken meanwhile, and another one has its place",
+        "tests/store/test_store_threads.py",
+    ),
+    Mutant(
+        "race-repair-undoes-a-cut", "B8 B20", "store.repairs", "_put_in_place",
+        "now.cuts != seen.cuts or ",
+        "",
+        "a repair writes old entries over acknowledged ones that have taken their place meanwhile",
+        "tests/store/test_store_threads.py",
+    ),
 )
