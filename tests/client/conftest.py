@@ -132,6 +132,8 @@ class FakeGroup:
         self.nodes = {f"n{i}": FakeNode(self, f"n{i}") for i in range(nodes)}
         self.leader = "n0"
         self.name = "g"
+        self.ids: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
+        """By node, the id of its group and that group's ancestors; A and none where nothing is said."""
         self.behind: set[str] = set()
         self.lag: dict[str, int] = {}
         """Records of each partition that a node has not applied when it is asked for end offsets."""
@@ -166,7 +168,12 @@ class FakeGroup:
             if isinstance(message, HelloRequest):
                 good = message.group in ("", self.name)
                 code = Code.SUCCESS if good else Code.UNKNOWN_GROUP
-                return HelloResponse(code=code, message="" if good else "another group", group=self.name), ()
+                group_id, ancestors = self.ids.get(node.node_id, ("A", ()))
+                text = "" if good else "another group"
+                answer = HelloResponse(
+                    code=code, message=text, group=self.name, group_id=group_id, ancestors=ancestors
+                )
+                return answer, ()
             waiting = self.faults.get(type(message))
             fault = waiting.popleft() if waiting else None
             if callable(fault):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 from typing import Any
 
 import pyarrow as pa
@@ -379,6 +380,45 @@ def test_forked_child_connects_anew_and_leaves_its_parent_alone(group: Any, clie
 def test_client_of_another_group_is_refused(group: Any, fast: Any) -> None:
     with Client(group.bootstrap, group="other", **fast) as client, pytest.raises(WrongGroup):
         client.topics()
+
+
+def drop_connections(group: Any) -> None:
+    with group.lock:
+        for node in group.nodes.values():
+            for sock in list(node.sockets):
+                sock.shutdown(socket.SHUT_RDWR)
+
+
+def test_client_of_a_group_that_was_made_anew_at_its_addresses_is_told_so_at_once(group: Any, client: Client) -> None:
+    client.append("t", b"a")
+    group.ids = dict.fromkeys(group.nodes, ("B", ()))
+    drop_connections(group)
+    with pytest.raises(WrongGroup, match=r"group B.*group A.*founded apart") as caught:
+        client.append("t", b"b")
+    assert caught.value.definite
+    assert group.values("t") == [b"a"]
+    with Client(group.bootstrap) as another:
+        another.append("t", b"b")
+
+
+def test_client_goes_on_without_an_address_that_another_group_has_now(group: Any, client: Client) -> None:
+    client.append("t", b"a")
+    group.ids = {"n1": ("B", ())}
+    drop_connections(group)
+    group.leader = "n2"
+    for value in (b"b", b"c", b"d"):
+        client.append("t", value)
+    assert group.values("t") == [b"a", b"b", b"c", b"d"]
+
+
+def test_client_follows_a_group_that_was_made_from_a_copy_of_its_own(group: Any, client: Client) -> None:
+    group.ids = dict.fromkeys(group.nodes, ("B", (("A", 7),)))
+    drop_connections(group)
+    client.append("t", b"a")
+    group.ids = dict.fromkeys(group.nodes, ("B", ()))
+    drop_connections(group)
+    client.append("t", b"b")
+    assert group.values("t") == [b"a", b"b"]
 
 
 def test_client_settings_are_checked() -> None:

@@ -93,7 +93,7 @@ class Channel:
 
         Raises:
             Unavailable: nobody answers there, or by now another group's node.
-            WrongGroup: another group's node is there and none of ours was ever seen.
+            WrongGroup: another group's node is there, and at every other address too, or none of ours was ever seen.
         """
         async with self._opening.setdefault(address, asyncio.Lock()):
             rpc = self._rpcs.get(address)
@@ -108,10 +108,10 @@ class Channel:
             timeout_s = self._core.config.connect_timeout_ms / 1000
             rpc = await Rpc.open(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
         except WrongGroup as error:
-            if not routes.peers:
+            if not routes.peers or routes.is_foreign(address):
                 raise
             raise Unavailable(str(error)) from None  # its port was given to somebody else
-        routes.group = routes.group or rpc.welcome.group
+        routes.welcomed(rpc.welcome)
         self._core.topics.clear()  # whatever happened meanwhile
         return rpc
 

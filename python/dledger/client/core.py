@@ -97,7 +97,8 @@ class Core:
 
     def greeting(self) -> Greeting:
         """How a new connection begins."""
-        return Greeting(Introduction(group=self.routes.group), environment=self.environment)
+        own = Introduction(group=self.routes.group, group_id=self.routes.group_id)
+        return Greeting(own, environment=self.environment)
 
     def call(self, request: Request) -> Call:
         """The attempts of a request, beginning now."""

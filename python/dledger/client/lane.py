@@ -102,7 +102,7 @@ class Lane:
 
         Raises:
             Unavailable: nobody answers there, or by now another group's node.
-            WrongGroup: another group's node is there and none of ours was ever seen.
+            WrongGroup: another group's node is there, and at every other address too, or none of ours was ever seen.
         """
         connection = self._connections.get(address)
         if connection is not None:
@@ -119,10 +119,10 @@ class Lane:
         try:
             connection = BlockingConnection(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
         except WrongGroup as error:
-            if not routes.peers:
+            if not routes.peers or routes.is_foreign(address):
                 raise
             raise Unavailable(str(error)) from None  # its port was given to somebody else
-        routes.group = routes.group or connection.welcome.group
+        routes.welcomed(connection.welcome)
         self._core.topics.clear()  # whatever happened meanwhile
         return connection
 

@@ -18,6 +18,7 @@ from dledger.client.verdict import DISK_FULL_PATIENCE_MS, Verdict, error_for, ve
 from dledger.errors import DLedgerError, OutcomeUnknown, Unavailable
 from dledger.messages.client import MetadataResponse
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloResponse
 
 Dice = Callable[[], float]
 """A number in [0, 1)."""
@@ -50,6 +51,10 @@ class Routes:
     def __init__(self, bootstrap: list[str], group: str = "") -> None:
         self.bootstrap = bootstrap
         self.group = group
+        self.group_id = ""
+        """What the group that was met first drew at its founding; empty where it is older than such ids."""
+        self._foreign: set[str] = set()
+        """Addresses at which another group's node has answered since one of ours did."""
         self.peers: dict[str, str] = {}
         self.leader: str | None = None
         """The leader's address."""
@@ -59,6 +64,18 @@ class Routes:
     def addresses(self) -> list[str]:
         """Every address known, the nodes' own first."""
         return list(dict.fromkeys([*self.peers.values(), *self.bootstrap]))
+
+    def welcomed(self, answer: HelloResponse) -> None:
+        """A node of the group answers."""
+        self.group = self.group or answer.group
+        # A group that was made from a copy of the one before goes on under its own id, and names that one.
+        self.group_id = answer.group_id or self.group_id
+        self._foreign.clear()
+
+    def is_foreign(self, address: str) -> bool:
+        """Another group's node answers at ``address``. Whether no address is left that may be the group's."""
+        self._foreign.add(address)
+        return self._foreign.issuperset(self.addresses())
 
     def next_address(self) -> str:
         """One address after the other, round and round."""

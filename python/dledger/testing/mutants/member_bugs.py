@@ -171,6 +171,16 @@ MEMBERS: Final = (
         "tests/server/test_server_membership.py",
     ),
     Mutant(
+        "client-takes-any-group",
+        "B26 B35",
+        "client.core",
+        "Core.greeting",
+        "group_id=self.routes.group_id",
+        "group_id=''",
+        "a client goes on in another group that was made at its addresses",
+        "tests/client/test_client.py",
+    ),
+    Mutant(
         "joined-founder-founds",
         "B26 B27",
         "raft.founding",
