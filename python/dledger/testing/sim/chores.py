@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 STAGE_MS: Final = (1000, 5000, 15_000)
 """Time-outs of stages."""
+MOST_FILLERS: Final = 4
+"""Records written in front of a staged one, so that it ends the file."""
 _head, _payload = encode_batch(make_records([bytes(1024)]), topic_id=1, partition=0, now_us=0)
 FRAME: Final = HEADER_SIZE + len(_head) + len(_payload) - 1024 + MIN_BLANK_SIZE
 """What an entry with one record has besides its value, and what has to be left of its file."""
@@ -42,7 +44,7 @@ class Chores:
 
     def weights(self) -> tuple[tuple[Callable[[], Awaitable[None]], int], ...]:
         """What there is to do, and how often at most."""
-        return (self.progress, 2), (self.hold, 1), (self.own_topic, 1), (self.stage, 2)
+        return (self.progress, 2), (self.hold, 1), (self.own_topic, 1), (self.stage, 4)
 
     # --- consumer groups ----------------------------------------------------------------------------------------
 
@@ -99,13 +101,21 @@ class Chores:
 
     # --- stages -------------------------------------------------------------------------------------------------
 
-    def _filling(self) -> int:
-        """Bytes of a value whose entry would end the file that the leader writes, or of any value."""
-        world = self._life.workload.world
-        ends = [v.log.end.end_pos for v in (world.watch.views.values() if world.watch is not None else ())]
-        size, plan = world.plan.group["segment_bytes"], world.plan
-        room = size - max(ends, default=0) % size - FRAME - self._rng.pick((0, 16, 100, 400))
+    def _room(self) -> int:
+        """Bytes of a value whose entry would end the file that the leader writes."""
+        views = self._watch.views.values() if self._watch is not None else ()
+        size = int(self._life.workload.world.plan.group["segment_bytes"])
+        return size - max((view.log.end.end_pos for view in views), default=0) % size - FRAME
+
+    async def _filling(self, topic: Topic, partition: int) -> int:
+        """Bytes of a value whose entry ends a file, if nobody comes between; records before it where one cannot."""
+        plan = self._life.workload.world.plan
         most = int(plan.group["max_body_bytes"]) - FRAME
+        for _ in range(MOST_FILLERS):
+            if not most < self._room() <= MOST_FILLERS * most:
+                break
+            await self._life.append_large(topic, partition, most)
+        room = self._room() - self._rng.pick((0, 16, 100, 400))
         return room if 64 <= room <= most else plan.value_bytes
 
     async def stage(self) -> None:
@@ -117,7 +127,7 @@ class Chores:
         timeout_ms = self._rng.pick(STAGE_MS)
         try:
             transaction = await self._client.transaction(name, 0, timeout_ms=timeout_ms)
-            number, value = life.new_value(self._filling())
+            number, value = life.new_value(await self._filling(topic, partition))
             await transaction.append(topic.name, [value], partition=partition)
         except DLedgerError as error:
             life.note(f"stage {name}: {error}")

@@ -131,6 +131,17 @@ class Life:
         else:
             self._appended(call, topic, partition, done.start, len(values))
 
+    async def append_large(self, topic: Topic, partition: int, size: int) -> None:
+        """One record of that size."""
+        number, value = self.new_value(size)
+        call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=(number,))
+        try:
+            done = await self.client.append(topic.name, [value], partition=partition)
+        except DLedgerError as error:
+            self.ended(call, "append", error)
+        else:
+            self._appended(call, topic, partition, done.start, 1)
+
     def _appended(self, call: Call, topic: Topic, partition: int, start: int, count: int) -> None:
         call.ok(start=start)
         self._acknowledged(topic, partition, start, start + count, count)
