@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from elections import SLOW_VOTES
 
-from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
+from dledger.batch.header import BodyHeader, Codec, Flag, Kind, encode_header
+from dledger.batch.payload import serialize
 from dledger.catalog.results import DataResult
 from dledger.messages.client import AppendRequest, TransferRequest
 from dledger.messages.codes import Code
@@ -388,3 +390,26 @@ def test_writes_that_wait_when_the_node_stops_get_an_indefinite_answer(play: Cal
         assert (await waiting)[0].code in {Code.TERM_CHANGED, Code.WAIT_QUORUM_ACK_TIMEOUT}
 
     play(story)
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_a_compressed_batch_that_no_reader_could_decompress_is_not_taken(
+    play: Callable[..., None], codec: Codec
+) -> None:
+    """Else every reader of the topic would stop there for ever."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        zeros = pa.record_batch([pa.array([bytes(64 << 20)] * 5, pa.large_binary())], names=["x"])
+        payload, used = serialize(zeros, codec)
+        assert (used, payload.size < 8 << 20) == (codec, True)
+        head = encode_header(BodyHeader(Kind.DATA, topic, 0, 5, codec=codec))
+        answer = await client.append(head + payload.to_pybytes())
+        assert answer.code is Code.MALFORMED
+        assert "decompressed it has over 268435456 bytes" in answer.message
+        sound, _ = serialize(pa.record_batch([pa.array([bytes(1 << 20)])], names=["x"]), codec)
+        head = encode_header(BodyHeader(Kind.DATA, topic, 0, 1, codec=codec))
+        assert (await client.append(head + sound.to_pybytes())).code is Code.SUCCESS
+
+    play(story, 1, max_body_bytes=16 << 20, segment_bytes=64 << 20)

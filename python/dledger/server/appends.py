@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
-from dledger.batch.header import BodyHeader, Kind, decode_header, encode_header
+from dledger.batch.bounds import check_sizes
+from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Kind, decode_header, encode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
 from dledger.config import GroupConfig
 from dledger.errors import ProtocolError
@@ -140,7 +142,9 @@ class Writes:
         waiter = Waiter(connection, request_id, payload, size, self._now_ms() + request.timeout_ms)
         try:
             waiter.header = header = decode_header(payload)
-        except ValueError as error:
+            if header.codec:  # what no reader could read is not taken either
+                check_sizes(payload[BODY_HEADER_SIZE:], header.codec)
+        except (ValueError, struct.error) as error:
             self._answer(waiter, Code.MALFORMED, f"append: {error}")
             return
         if header.kind is not Kind.DATA:

@@ -78,6 +78,13 @@ LIMITS: Final = (
         "tests/net/test_connection.py",
     ),
     Mutant(
+        "poison-is-taken", "B35", "server.appends", "Writes.append",
+        "if header.codec:",
+        "if header.count < 0:",
+        "a batch that no reader can decompress stops all of them",
+        "tests/server/test_server_appends.py",
+    ),
+    Mutant(
         "places-first-come", "B35", "net.places", "Places.refusal",
         "and not self._make_room(here)",
         "and True",
