@@ -169,6 +169,10 @@ class GroupConfig:
             raise ConfigError(f"index_file_bytes {self.index_file_bytes} is no multiple of 32, the size of a unit")
 
 
+NOTHING_ACCEPTED: Final = -2
+"""In the place of an entry's index; -1 is that of an empty log."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
     """What each node has for itself."""
@@ -231,6 +235,9 @@ class NodeConfig:
     """The catalog is also saved after this many entries, which a restart after a crash replays in some seconds."""
     idle_timeout_ms: int = 0
     """End by itself when nobody has used the node for this long and ``parent_pid`` is gone. 0: never."""
+    accept_loss: int = NOTHING_ACCEPTED
+    """``dledger serve --accept-loss``: the last entry of a log that has lost committed entries, in a group of one that
+    is to go on without them. -2: a start of such a node is refused."""
     parent_pid: int = 0
     """The process that asked for this node; see ``idle_timeout_ms``."""
     tls_ca: str = ""

@@ -73,3 +73,43 @@ def test_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("dledger: ")
     assert "Traceback" not in done.stderr
+
+
+def stop(node: subprocess.Popen[str]) -> None:
+    node.send_signal(signal.SIGTERM)
+    node.communicate(timeout=30)
+    assert node.returncode == 0
+
+
+def test_single_node_whose_disk_lost_committed_entries_goes_on_with_the_index_that_its_refusal_names(
+    tmp_path: Path,
+) -> None:
+    """Its newest catalog sums up entries that are gone, so that it goes back to an older one, or to the log."""
+    port, directory = free_ports("127.0.0.1", 1)[0], tmp_path / "n0"
+    lost = ("data", "index", "mark")
+    for value in (b"kept", b"lost", b"lost too"):  # each start saves what is committed with its new term
+        with subprocess.Popen(serve(port, directory), stderr=subprocess.PIPE, text=True) as node:
+            with Client(f"127.0.0.1:{port}") as client:
+                if value == b"kept":
+                    client.create_topic("t")
+                client.append("t", value)
+            stop(node)
+        if value == b"kept":
+            for name in lost:
+                subprocess.run(["cp", "-a", directory / name, tmp_path / name], check=True)
+    for name in lost:
+        subprocess.run(["rm", "-r", directory / name], check=True)
+        subprocess.run(["cp", "-a", tmp_path / name, directory / name], check=True)
+    refused = subprocess.run(serve(port, directory), capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "the disk has lost them" in refused.stderr
+    index = refused.stderr.partition("--accept-loss ")[2].partition("'")[0]
+    other = serve(port, directory, "--accept-loss", str(int(index) + 1))
+    assert f"its log ends at entry {index}" in subprocess.run(other, capture_output=True, text=True, check=False).stderr
+    for options in (("--accept-loss", index), ()):
+        with subprocess.Popen(serve(port, directory, *options), stderr=subprocess.PIPE, text=True) as node:
+            with Client(f"127.0.0.1:{port}") as client:
+                ends = client.end_offsets("t")
+                rows = [row["value"] for batch in client.read("t", 0, 0, 1) for row in batch.to_pylist()]
+            stop(node)
+        assert (ends, rows) == ({0: 1}, [b"kept"])

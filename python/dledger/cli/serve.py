@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from dledger.cli.common import parse_settings
-from dledger.config import GroupConfig, NodeConfig, from_settings, parse_peers
+from dledger.config import NOTHING_ACCEPTED, GroupConfig, NodeConfig, from_settings, parse_peers
 from dledger.errors import ConfigError
 from dledger.types import NodeId
 
-DECIDED = ("members", "node_id", "directory", "port", "parent_pid")
+DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss")
 
 
 @click.command()
@@ -28,9 +28,14 @@ DECIDED = ("members", "node_id", "directory", "port", "parent_pid")
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
     help="Any other setting of a group or node, e.g. retention_ms=604800000. Group settings must be equal everywhere.",
 )  # fmt: skip
+@click.option(
+    "--accept-loss", type=int, default=NOTHING_ACCEPTED, metavar="INDEX",
+    help="Of a group of one whose disk has lost committed entries: go on with the log as it is, which ends at INDEX.",
+)  # fmt: skip
 def serve(
-    self_id: str, peers: str, directory: Path, group: str, host: str | None, settings: tuple[str, ...]
-) -> None:
+    self_id: str, peers: str, directory: Path, group: str, host: str | None, settings: tuple[str, ...],
+    accept_loss: int,
+) -> None:  # fmt: skip
     """Run one node until SIGTERM or SIGINT; then it hands leadership over and drains."""
     from dledger.net.address import split_address
 
@@ -43,7 +48,10 @@ def serve(
     group_config = from_settings(GroupConfig, {**of_group, "group": group, "members": tuple(addresses)})
     node_config = from_settings(
         NodeConfig,
-        {**of_node, "node_id": NodeId(self_id), "directory": directory, "host": host or own_host, "port": port},
+        {
+            **of_node, "node_id": NodeId(self_id), "directory": directory, "host": host or own_host, "port": port,
+            "accept_loss": accept_loss,
+        },
     )
     from dledger.server.main import run_node
 

@@ -29,6 +29,7 @@ _DECIDED: Final = {
     "directory": "the path",
     "port": "the group itself (a free port, kept in group.json)",
     "parent_pid": "the group itself (the calling program)",
+    "accept_loss": "an operator, by 'dledger serve --accept-loss'",
 }
 _GROUP_FIELDS: Final = tuple(f.name for f in fields(GroupConfig))
 _NODE_FIELDS: Final = tuple(f.name for f in fields(NodeConfig))

@@ -192,6 +192,7 @@ class Answers:
                 "cut": list(recovery.cut),
                 "rebuilt": list(recovery.rebuilt),
                 "faulty": len(recovery.faulty),
+                "lost": recovery.lost,
             },
             **self._more_status(),
         }

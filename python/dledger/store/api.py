@@ -59,6 +59,8 @@ class RecoveryReport:
     rewritten: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     faulty: tuple[Fault, ...] = ()
+    lost: str = ""
+    """What is gone of entries that were committed here (`dledger.store.loss`)."""
     unverified: bool = False
     """Some entries carry no checksums: DLedger itself wrote them."""
 

@@ -24,6 +24,7 @@ from dledger.messages.membership import Membership
 from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
 from dledger.store.files import Disk, RealDisk, StoreFatal, Where, storage_error
 from dledger.store.keeper import Keeper, Keeping
+from dledger.store.loss import own_up
 from dledger.store.marks import MarkBook, vouch_for
 from dledger.store.open_parts import Parts, StoreSettings, open_parts
 from dledger.store.reader import Reader, View
@@ -94,7 +95,8 @@ class FileStore:
         self._repair_lock = threading.Lock()
         hint = max(parts.record.hard_state.commit_hint, parts.mark.commit if parts.mark else -1)
         recovered = recover(parts, Index(hint))
-        self._recovery = recovered.report
+        lost = own_up(parts, Index(hint), recovered.end.position.index, environment)
+        self._recovery = replace(recovered.report, lost=lost)
         self._view = View(recovered.begin_index, recovered.begin_pos, recovered.begin_chain, recovered.end)
         self._commit = no_commit_beyond(Index(hint), recovered.end)
         vouch = None if parts.disk.witness is None else partial(vouch_for, parts, parts.disk.witness)
@@ -105,6 +107,8 @@ class FileStore:
         self._terms = self._find_terms()
         self._state = replace(parts.record.hard_state, commit_hint=self._commit)
         self._check_term()
+        if lost:  # said and acted on: the next start finds a log that ends where it is known to
+            self.save_hard_state(self._state)
         if not self._data.starts:
             self._data.allocate(self._view.begin_pos)
             self._index.files.allocate(0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger.config import GroupConfig, NodeConfig
+from dledger.config import NOTHING_ACCEPTED, GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
 from dledger.messages.entry import HardState
@@ -48,6 +48,10 @@ class StoreSettings:
     disk_warn_ratio: float = 0.90
     disk_full_ratio: float = 0.97
     disk_reserve_bytes: int = 64 << 20
+    is_alone: bool = False
+    """The group has no other node."""
+    accept_loss: int | None = None
+    """See `dledger.store.loss`."""
     begin_pos: int = 0
     """Position of the first entry of a log that is made now: the begin of a file. A log that is there knows its own."""
 
@@ -65,6 +69,8 @@ class StoreSettings:
             disk_warn_ratio=node.disk_warn_ratio,
             disk_full_ratio=node.disk_full_ratio,
             disk_reserve_bytes=node.disk_reserve_bytes,
+            is_alone=len(group.members) == 1,
+            accept_loss=None if node.accept_loss == NOTHING_ACCEPTED else node.accept_loss,
         )
 
 

@@ -252,4 +252,18 @@ FILES: Final = (
         "a node goes on on a disk that failed while it wrote another node's state",
         "tests/store/test_store_install.py",
     ),
+    Mutant(
+        "store-loss-unsaid", "B7 B27", "store.loss", "own_up",
+        "committed > max(end, parts.installed)",
+        "committed > 1 << 62",
+        "a node whose disk has lost committed entries votes as if it had them",
+        "tests/store/test_store_loss.py",
+    ),
+    Mutant(
+        "store-loss-keeps-the-vote", "B27", "store.loss", "own_up",
+        "parts.members.save(replace(parts.members.membership, incarnation=environment.below(1 << 63)))",
+        "environment.below(1 << 63)",
+        "a node that has lost committed entries still counts for those that it acknowledged",
+        "tests/store/test_store_loss.py",
+    ),
 )
