@@ -9,7 +9,7 @@ import pytest
 from dledger.errors import StorageError
 from dledger.server.checkpoint import SNAPSHOTS, Checkpoints
 from dledger.store.memory_disk import MemoryDisk
-from dledger.types import NOWHERE, Index, Position, Term
+from dledger.types import NO_INDEX, NOWHERE, Index, Position, Term
 
 ROOT = Path("/disk/n0")
 
@@ -37,6 +37,18 @@ def test_log_is_synced_before_a_snapshot_that_sums_it_up_is_there() -> None:
     assert checkpoints.index == 7
     checkpoints.save(b"state", Index(7), store)  # type: ignore[arg-type]
     assert len(store.found) == 1, "what is durable is not synced again"
+
+
+def test_log_that_does_not_come_up_to_the_catalog_leaves_no_snapshot() -> None:
+    """A follower applies committed entries from memory while they wait for its disk, which is slow."""
+    disk = MemoryDisk()
+    checkpoints, store = Checkpoints(ROOT, disk), HalfDurable(disk)
+    checkpoints.save(b"state", Index(8), store)  # type: ignore[arg-type]
+    assert len(store.found) == 1
+    assert disk.listdir(ROOT / SNAPSHOTS) == []
+    assert checkpoints.index == NO_INDEX
+    checkpoints.save(b"state", Index(7), store)  # type: ignore[arg-type]
+    assert checkpoints.index == 7
 
 
 def test_log_that_cannot_be_synced_leaves_no_snapshot() -> None:

@@ -73,14 +73,18 @@ class Checkpoints:
 
     def save(self, data: bytes, index: Index, store: LogStore) -> None:
         """Make ``data``, the catalog as of ``index``, the newest snapshot, and durable the rows of the topic index that
-        it counts on; that there may be more by now does no harm. Blocks; runs on a thread of its own.
+        it counts on; that there may be more by now does no harm. Nothing is saved while the log on the disk does not
+        come up to ``index``. Blocks; runs on a thread of its own.
 
         Raises:
             DiskFull: there is no room for it now.
         """
         try:
             if store.durable.index < index:
-                store.sync()  # a snapshot is never ahead of the log it sums up
+                durable = store.sync()  # a snapshot is never ahead of the log it sums up
+                if durable.index < index:  # a follower applies what still waits for its disk, from memory
+                    logger.info("%s: no checkpoint at entry %d, which is not on the disk yet", self._directory, index)
+                    return
             self._tables.sync()
             self._snapshots.save(index, data)
             self._note(index)

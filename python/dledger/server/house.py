@@ -297,6 +297,9 @@ class House:
         except Exception as error:
             self._driver.fail(error)
         else:
+            if self._checkpoints.index < index:  # the log is slower than the catalog
+                self._checkpoint_ms = self._environment.now_ms() + FULL_RETRY_MS
+                return
             self._checkpoint_pos = pos
             logger.debug("catalog saved as of entry %d", index)
 

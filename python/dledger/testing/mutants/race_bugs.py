@@ -49,4 +49,11 @@ RACES: Final = (
         "a repair writes old entries over acknowledged ones that have taken their place meanwhile",
         "tests/store/test_store_threads.py",
     ),
+    Mutant(
+        "race-checkpoint-before-its-log", "B22 B24", "server.checkpoint", "Checkpoints.save",
+        "if durable.index < index:",
+        "if durable.index < -1:",
+        "a snapshot sums up entries that a follower has applied from memory and its slow disk has not got",
+        "tests/server/test_server_checkpoint.py",
+    ),
 )
