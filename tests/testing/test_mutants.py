@@ -11,7 +11,7 @@ import pytest
 from dledger.errors import ConfigError
 from dledger.testing.mutants.__main__ import CATCHERS, as_dict, catcher_of, hunt_for, hunts
 from dledger.testing.mutants.hunt import Hunt
-from dledger.testing.mutants.plant import CRASH_STATES, SCHEDULES, SIMULATOR, Mutant, mutated, source_of
+from dledger.testing.mutants.plant import CRASH_STATES, SCHEDULES, SIMULATED, Mutant, mutated, source_of
 from dledger.testing.mutants.registry import CANARY, DOES_NOT_APPLY, MUTANTS
 
 TOP = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def test_planted_bugs_have_names_of_their_own_and_say_what_they_stand_for():
 
 
 def test_tests_that_have_to_find_a_planted_bug_are_there():
-    paths = [mutant.catcher for mutant in MUTANTS if mutant.catcher not in {SIMULATOR, CRASH_STATES, SCHEDULES}]
+    paths = [mutant.catcher for mutant in MUTANTS if mutant.catcher not in {*SIMULATED, CRASH_STATES, SCHEDULES}]
     assert [path for some in paths for path in some.split() if not (TOP / path).exists()] == []
 
 

@@ -53,6 +53,10 @@ I28  a stage that nobody ends ends when its time is over, and not sooner, whatev
 I29  nothing is called durable, in data or index, but what a sync covers that began after it was      sim.disk
      written; on a node's start, too
 D11  nobody asks for votes in a new term before a quorum would give them (pre-vote)                  election
+ Q1  a message of a RocketMQ commit log is where its put says, once; one that was refused is nowhere queued
+ Q2  queue offsets have no gap, in the order of the log                                              queued
+ Q3  what a client is shown of them is committed, and no consumer is led past one that is kept       queued
+ Q4  consume queues and index are what the log says, at the end, and no more after any restart       queued
 ==== =============================================================================================== ==========
 
 Of I17: a group's members are its configuration; what changes is the incarnation of each that counts. I7 sees that the

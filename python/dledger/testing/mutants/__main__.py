@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 from dledger.testing.mutants.hunt import NOTHING, Hunt
-from dledger.testing.mutants.plant import CRASH_STATES, SCHEDULES, SIMULATOR
+from dledger.testing.mutants.plant import CRASH_STATES, ROCKETMQ, SCHEDULES, SIMULATED
 from dledger.testing.mutants.registry import MUTANTS, named
 from dledger.testing.result import result, save
 
@@ -34,22 +34,23 @@ def hunt_in_process(name: str, first: int, seeds: int) -> Hunt:
 
 
 @cache
-def red_anyway(seed: int) -> bool:
+def red_anyway(catcher: str, seed: int) -> bool:
     """Whether a seed is red with no bug planted: then it is a find, but not of the planted one."""
-    return bool(hunt_in_process(NOTHING, seed, 1).caught_by)
+    return bool(hunt_in_process(f"{ROCKETMQ if catcher == ROCKETMQ else ''}{NOTHING}", seed, 1).caught_by)
 
 
 def hunt_for(
     name: str, seeds: int, search: Callable[[str, int, int], Hunt] = hunt_in_process,
-    is_red: Callable[[int], bool] = red_anyway,
+    is_red: Callable[[int], bool] | None = None,
 ) -> Hunt:  # fmt: skip
     """Look for a planted bug until a seed is red because of it; seeds that are red anyway do not count."""
+    is_red = is_red or partial(red_anyway, named(name).catcher)
     seconds, done = 0.0, 0
     while True:
         found = search(name, done + 1, seeds - done)
         seconds, done = round(seconds + found.seconds, 1), done + found.seeds
         found = replace(found, seeds=done, seconds=seconds)
-        if not found.caught_by or named(name).catcher != SIMULATOR or not is_red(done):
+        if not found.caught_by or named(name).catcher not in SIMULATED or not is_red(done):
             return found
         if done >= seeds:
             return replace(found, caught_by="", text="")
@@ -63,7 +64,8 @@ def hunts(names: Sequence[str], seeds: int, jobs: int) -> Iterator[Hunt]:
 
 def catcher_of(name: str) -> str:
     """Who has to find a planted bug: one of `CATCHERS`."""
-    return {SIMULATOR: CATCHERS[0], CRASH_STATES: CATCHERS[1], SCHEDULES: CATCHERS[2]}.get(
+    simulated = dict.fromkeys(SIMULATED, CATCHERS[0])
+    return {**simulated, CRASH_STATES: CATCHERS[1], SCHEDULES: CATCHERS[2]}.get(
         named(name).catcher, CATCHERS[3]
     )
 
@@ -71,12 +73,12 @@ def catcher_of(name: str) -> str:
 def as_dict(found: Sequence[Hunt], seeds: int) -> dict[str, Any]:
     """See `dledger.testing.result`."""
     caught = [hunt for hunt in found if hunt.caught_by]
-    taken = [hunt.seeds for hunt in caught if named(hunt.name).catcher == SIMULATOR]
+    taken = [hunt.seeds for hunt in caught if named(hunt.name).catcher in SIMULATED]
     by = Counter(catcher_of(hunt.name) for hunt in caught)
     rows = [["planted bug", "stands for", "what it does", "seeds", "seconds", "caught by"]]
     for hunt in found:
         mutant = named(hunt.name)
-        seeds_taken = str(hunt.seeds) if mutant.catcher == SIMULATOR else mutant.catcher
+        seeds_taken = str(hunt.seeds) if mutant.catcher in SIMULATED else mutant.catcher
         rows.append([hunt.name, mutant.stands_for, mutant.why, seeds_taken, str(hunt.seconds),
                      hunt.caught_by or "**nothing**"])  # fmt: skip
     return result(
@@ -98,7 +100,7 @@ def as_dict(found: Sequence[Hunt], seeds: int) -> dict[str, Any]:
 
 def _whom(hunt: Hunt) -> str:
     catcher = named(hunt.name).catcher
-    return f"{hunt.seeds} seeds" if catcher == SIMULATOR else catcher
+    return f"{hunt.seeds} seeds" if catcher in SIMULATED else catcher
 
 
 def main() -> int:

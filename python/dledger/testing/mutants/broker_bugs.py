@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dledger.testing.mutants.plant import Mutant
+from dledger.testing.mutants.plant import ROCKETMQ, Mutant
 
 BROKER: Final = (
     Mutant(
@@ -114,5 +114,54 @@ BROKER: Final = (
         "",
         "two threads write queues, index and checkpoint at once",
         "tests/broker/test_broker_threads.py",
+    ),
+    Mutant(
+        "puts-count-without-those-under-way", "B17", "server.puts", "Puts._settle",
+        "if self._settled is None or self._settled_term != term:",
+        "if self._settled is None or self._settled_term <= term:",
+        "queue offsets of messages that are not committed yet are given out again",
+        ROCKETMQ,
+    ),
+    Mutant(
+        "puts-go-on-with-an-old-count", "B17", "server.puts", "Puts._settle",
+        "if self._settled is None or self._settled_term != term:",
+        "if self._settled is None:",
+        "a leader that led before gives out queue offsets that another one has given meanwhile",
+        ROCKETMQ,
+    ),
+    Mutant(
+        "puts-before-caught-up", "B17", "server.puts", "Puts._propose",
+        "is_ready=self._writes.caught_up",
+        "is_ready=True",
+        "a leader counts queue offsets before it has applied what earlier leaders gave",
+        ROCKETMQ,
+    ),
+    Mutant(
+        "puts-open-end-is-definite", "D9 B23", "server.puts", "Puts.finished",
+        "code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code",
+        "code = Code.NOT_LEADER",
+        "a put that may still be committed is called not written",
+        ROCKETMQ,
+    ),
+    Mutant(
+        "reput-dispatches-uncommitted", "D8 B2", "server.reput", "ReputMessageService._next",
+        "begin, end = self.dispatched_index + 1, self._committed + 1",
+        "begin, end = self.dispatched_index + 1, self._driver.raft.end_index + 1",
+        "queues have messages that may still go",
+        ROCKETMQ,
+    ),
+    Mutant(
+        "dispatched-marks-an-unsynced-index", "D2 B5", "server.dispatched", "Dispatched._write_mark",
+        "        self.index.flush()\n",
+        "        self.index.write()\n",
+        "a mark speaks of keys that a power cut has taken",
+        ROCKETMQ,
+    ),
+    Mutant(
+        "dispatched-loses-its-place", "B6", "server.dispatched", "Dispatched._recover",
+        "self.next_index, self._end_pos = Index(at + 1), end_pos",
+        "self.next_index, self._end_pos = Index(at + 2), end_pos",
+        "after a restart one message is in no queue",
+        ROCKETMQ,
     ),
 )

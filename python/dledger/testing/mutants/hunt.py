@@ -17,7 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from dledger.testing.mutants.plant import CRASH_STATES, SCHEDULES, SIMULATOR, plant
+from dledger.testing.mutants.plant import CRASH_STATES, ROCKETMQ, SCHEDULES, SIMULATED, SIMULATOR, plant
 from dledger.testing.mutants.registry import named
 
 SEED_S: Final = 60
@@ -27,6 +27,7 @@ STATES: Final = 4000
 MOST_SCHEDULES: Final = 1000
 """Over all scenarios of the interleaving scheduler."""
 NOTHING: Final = "-"
+"""In place of a name, behind `ROCKETMQ` or alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,13 @@ def _too_long(*_: object) -> None:
 def hunt(name: str, first: int, seeds: int) -> Hunt:
     """Plant the bug and look for it, from the first seed on."""
     begun = time.monotonic()
-    catcher = SIMULATOR
-    if name != NOTHING:
+    catcher = name.removesuffix(NOTHING) or SIMULATOR
+    if not name.endswith(NOTHING):
         plant(named(name))
         catcher = named(name).catcher
     if catcher == SCHEDULES:
         return _schedules(name, begun)
-    if catcher != SIMULATOR:
+    if catcher not in SIMULATED:
         caught, text = _crash(named(name).module) if catcher == CRASH_STATES else _test(catcher)
         return Hunt(name, 0, round(time.monotonic() - begun, 1), caught, text[:400])
     signal.signal(signal.SIGVTALRM, _too_long)
@@ -65,7 +66,7 @@ def hunt(name: str, first: int, seeds: int) -> Hunt:
     for done, seed in enumerate(range(first, first + seeds), 1):
         signal.setitimer(signal.ITIMER_VIRTUAL, SEED_S, 1)
         try:
-            caught, text = _run(seed)
+            caught, text = _run(seed, "rocketmq" if catcher == ROCKETMQ else "")
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         gc.collect()
@@ -74,12 +75,12 @@ def hunt(name: str, first: int, seeds: int) -> Hunt:
     return Hunt(name, seeds, round(time.monotonic() - begun, 1), "", "")
 
 
-def _run(seed: int) -> tuple[str, str]:
+def _run(seed: int, commit_log: str) -> tuple[str, str]:
     """What a seed came to: ("", "") when everything held."""
     from dledger.testing.sim.run import run_seed
 
     try:
-        outcome = run_seed(seed)
+        outcome = run_seed(seed, commit_log=commit_log)
     except (Exception, _Endless) as error:
         return type(error).__name__, str(error)
     violation = outcome.violation

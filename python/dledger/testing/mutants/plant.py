@@ -16,6 +16,9 @@ from typing import Final
 from dledger.errors import ConfigError
 
 SIMULATOR: Final = "sim"
+ROCKETMQ: Final = "sim rocketmq"
+"""The simulator, with seeds whose groups keep a RocketMQ commit log, as some of all seeds do."""
+SIMULATED: Final = frozenset({SIMULATOR, ROCKETMQ})
 CRASH_STATES: Final = "crash states"
 """The enumeration of `dledger.testing.disk_states`."""
 SCHEDULES: Final = "schedules"
@@ -35,8 +38,8 @@ class Mutant:
         pattern: what stands there, exactly once in that function; lines are separated as in the source.
         replacement: what stands there instead.
         why: what goes wrong, in a line.
-        catcher: who has to find it: `SIMULATOR`, `CRASH_STATES`, `SCHEDULES`, or paths of tests where none of these has
-            a way to make the difference show.
+        catcher: who has to find it: `SIMULATOR`, `ROCKETMQ`, `CRASH_STATES`, `SCHEDULES`, or paths of tests where none
+            of these has a way to make the difference show.
         planted_blind: it was written before the tests of its package were looked at.
     """
 

@@ -16,7 +16,7 @@ import click
 from dledger.testing.result import result, save
 from dledger.testing.sim.outcome import Outcome
 from dledger.testing.sim.run import run_seed
-from dledger.testing.sim.settings import FAULTS, UNPROMISED
+from dledger.testing.sim.settings import FAULTS, ROCKETMQ, TOPICS, UNPROMISED
 from dledger.testing.sim.shrink import shrink
 
 EXPECTED_SEEDS = 300
@@ -29,25 +29,28 @@ def prepare() -> None:
     gc.freeze()
 
 
-def one(seed: int, without: tuple[str, ...], also: tuple[str, ...]) -> Outcome:
+def one(seed: int, without: tuple[str, ...], also: tuple[str, ...], commit_log: str) -> Outcome:
     """A seed, and its garbage collected in one go: reference counts free nearly everything before."""
     gc.disable()
     try:
-        return run_seed(seed, without=without, also=also)
+        return run_seed(seed, without=without, also=also, commit_log=commit_log)
     finally:
         gc.collect()
 
 
-def outcomes(seeds: range, jobs: int, without: tuple[str, ...], also: tuple[str, ...]) -> Iterator[Outcome]:
+def outcomes(
+    seeds: range, jobs: int, without: tuple[str, ...], also: tuple[str, ...], commit_log: str = ""
+) -> Iterator[Outcome]:
     """In the order of the seeds."""
     if jobs == 1:
         prepare()
         for seed in seeds:
-            yield one(seed, without, also)
+            yield one(seed, without, also, commit_log)
         return
     with ProcessPoolExecutor(jobs, initializer=prepare) as pool:
         try:
-            yield from pool.map(partial(one, without=without, also=also), seeds, chunksize=4)
+            each = partial(one, without=without, also=also, commit_log=commit_log)
+            yield from pool.map(each, seeds, chunksize=4)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -92,22 +95,24 @@ class Total:
 @click.option("--jobs", default=2, show_default=True, help="Processes that work at the same time.")
 @click.option("--without", multiple=True, type=click.Choice(FAULTS), help="A kind of fault that must not happen.")
 @click.option("--also", multiple=True, type=click.Choice(UNPROMISED), help="A kind that no promise covers.")
+@click.option("--commit-log", type=click.Choice([TOPICS, ROCKETMQ]), default="",
+              help="What the groups keep; drawn by each seed by default.")  # fmt: skip
 @click.option("--twice", is_flag=True, help="Run every seed twice and compare the hashes of the traces.")
 @click.option("--shrink", "shrinking", is_flag=True, help="Look for the least faults with which a seed still fails.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result there.")
 def main(
     seeds: int, first: int, seed: int | None, jobs: int, without: tuple[str, ...], also: tuple[str, ...], twice: bool,
-    shrinking: bool, path: Path | None,
+    shrinking: bool, path: Path | None, commit_log: str,
 ) -> None:  # fmt: skip
     """Run whole groups with their clients in virtual time, under every kind of fault.
 
     Ends with an error at the first broken invariant, and names its seed.
     """
     if seed is not None:
-        sys.exit(show(seed, without, also, shrinking))
+        sys.exit(show(seed, without, also, shrinking, commit_log))
     begun, total, failed = time.monotonic(), Total(), None
-    again = outcomes(range(first, first + seeds), jobs, without, also) if twice else None
-    for outcome in outcomes(range(first, first + seeds), jobs, without, also):
+    again = outcomes(range(first, first + seeds), jobs, without, also, commit_log) if twice else None
+    for outcome in outcomes(range(first, first + seeds), jobs, without, also, commit_log):
         total.add(outcome)
         if again is not None and next(again).trace_hash != outcome.trace_hash:
             click.echo(f"seed {outcome.seed}: another trace the second time")
@@ -157,12 +162,12 @@ def as_dict(total: Total, seconds: float, first: int, failed: Outcome | None, mi
     )
 
 
-def show(seed: int, without: tuple[str, ...], also: tuple[str, ...], shrinking: bool) -> int:
+def show(seed: int, without: tuple[str, ...], also: tuple[str, ...], shrinking: bool, commit_log: str = "") -> int:
     """One seed with all that it says; 1 when it fails."""
     if shrinking:
-        outcome = shrink(seed, without, click.echo, also)
+        outcome = shrink(seed, without, click.echo, also, commit_log)
     else:
-        outcome = run_seed(seed, without=without, also=also, verbose=True, story_lines=200)
+        outcome = run_seed(seed, without=without, also=also, commit_log=commit_log, verbose=True, story_lines=200)
     click.echo(outcome.story)
     click.echo(f"settings: {outcome.config}")
     click.echo(f"bites: {outcome.bites}")

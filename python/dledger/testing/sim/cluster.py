@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from traceback import extract_tb
-from typing import Final
+from typing import Any, Final
 
 from dledger.errors import CorruptStore, StorageError
 from dledger.server.node import NodeServer
 from dledger.store.memory_disk import ProcessKilled
 from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.queued import Queued
 from dledger.testing.invariants.watch import Watch
 from dledger.testing.invariants.wiring import attach
+from dledger.testing.sim.broker_files import BrokerFiles, HostFiles
+from dledger.testing.sim.broker_files import attach as attach_broker
 from dledger.testing.sim.disk import SimDisk
 from dledger.testing.sim.loop import MS, US, Clock, Scheduler, SimLoop
 from dledger.testing.sim.machine import Machine
@@ -32,6 +35,7 @@ class WatchedServer(NodeServer):
 
     watch: Watch | None = None
     counts: Counts | None = None
+    on_built: Callable[[NodeServer], None] = lambda server: None
 
     def _restart(self, between: Callable[[], None]) -> None:
         if self.counts is not None:
@@ -45,6 +49,7 @@ class WatchedServer(NodeServer):
         if self.watch is not None:
             self.watch.ended(self.node.node_id)  # it has taken over another state, if this is not its first life
             attach(self.watch, self.node.node_id, self)
+        self.on_built(self)
 
 
 class World:
@@ -62,6 +67,12 @@ class World:
         self.story = Story(self.scheduler, kept)
         self.network = Network(self.scheduler, self.rng.fork("network"), self.counts)
         self.graveyard: list[SimLoop] = []
+        self.broker = BrokerFiles() if plan.is_rocketmq else None
+        self.queued = Queued() if plan.is_rocketmq else None
+        """What is known of the messages of a RocketMQ commit log."""
+        if self.broker is not None:
+            self.broker.begin()
+            self.story.hidden = str(self.broker.folder)
         self._broken: Broken | None = None
 
     def new_loop(self, name: str, clock: Clock) -> SimLoop:
@@ -82,6 +93,18 @@ class World:
             self._broken = Broken(invariant, text)
             self._broken.__cause__ = cause
 
+    def judged(self, check: Callable[..., None], *told: Any) -> None:
+        """Carry out a check where raising what it finds would only end a task or thread."""
+        try:
+            check(*told)
+        except Broken as broken:
+            self.breaks(broken.invariant, broken.text, broken)
+
+    def built(self, server: NodeServer, disk: SimDisk) -> None:
+        """The parts of a node are made, and none was started."""
+        if self.queued is not None and isinstance(disk.beside, HostFiles):
+            attach_broker(server, disk.beside, self.queued, self.judged)
+
     def defect(self, text: str, error: BaseException | None) -> None:
         places = [f"{frame.name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)[-6:]] if error else []
         raise Broken("defect", f"{text} at {' > '.join(places)}: {error!r}") from error
@@ -90,6 +113,8 @@ class World:
         for loop in self.graveyard:
             loop.dispose()
         self.graveyard.clear()
+        if self.broker is not None:
+            self.broker.end()
 
 
 class Node:
@@ -112,6 +137,8 @@ class Node:
         self.disk.sync_ns = plan.sync_us * US
         self.disk.on_kill = self._killed_at_disk
         self.disk.on_uncovered = partial(world.breaks, "I29")
+        if world.broker is not None:
+            self.disk.beside = world.broker.host(name, self.disk, rng.fork(f"broker files {name}"), world.counts)
         self._on_end = on_end
         self._addresses = {member: f"{member}:{PORT}" for member in plan.names}
 
@@ -144,6 +171,7 @@ class Node:
         )  # fmt: skip
         server.watch = watch = world.watch
         server.counts = world.counts
+        server.on_built = lambda built: world.built(built, self.disk)
         if watch is not None:
             loop.after_callback = watch.observer(self.name)
         world.story.tell(self.name, f"starts, life {self.lives}")

@@ -14,6 +14,7 @@ from typing import Final
 from dledger.client.aclient import AsyncClient
 from dledger.errors import DLedgerError
 from dledger.testing.checkers.history import Kind
+from dledger.testing.sim.broker_life import Asker
 from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.loop import MS, US, Clock
 from dledger.testing.sim.machine import Machine
@@ -146,6 +147,9 @@ class Witness:
             addresses, environment=machine, retry_max_ms=100, connect_timeout_ms=100,
             request_timeout_ms=rng.pick((200, 600, 2000)),
         )  # fmt: skip
+        self._asker: Asker | None = None
+        if world.queued is not None:
+            self._asker = Asker(world, self._client, rng.fork("asker"), workload.topics, self._name)
         self._asking: dict[asyncio.Task[None], None] = {}
         self._change_sides(None)
         loop.call_soon(lambda: loop.create_task(self._work()))
@@ -180,6 +184,9 @@ class Witness:
         return self._node.is_leader and self._group.leader is not self._node
 
     async def _ask(self) -> None:
+        if self._asker is not None:
+            await self._asker.some()
+            return
         topic, stale = self._rng.pick(self._workload.topics), self._rng.chance(300_000)
         recorder = self._workload.recorder
         partitions = range(topic.partitions)

@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from dledger.store.coverage import Uncovered
 from dledger.store.files import DiskFile, DiskSpace
@@ -22,6 +22,19 @@ SYNCS: Final = frozenset({"fdatasync", "fsync_dir"})
 NAMES: Final = {"pread": "read", "pwritev": "write", "fdatasync": "fsync"}
 READ_NS: Final = 20 * US
 WRITE_NS: Final = 10 * US
+
+
+class Beside(Protocol):
+    """Files of a host that are not on its simulated disk, and have its fate."""
+
+    def let_go(self) -> None:
+        """The process that uses them is gone."""
+
+    def cut_power(self) -> None:
+        """So is the power."""
+
+    def empty(self) -> None:
+        """Another disk is in its place."""
 
 
 class SimDisk(MemoryDisk):
@@ -55,6 +68,8 @@ class SimDisk(MemoryDisk):
         self.on_kill: Callable[[], None] = lambda: None
         self.on_uncovered: Callable[[str], None] = lambda text: None
         self.tear = tear
+        self.beside: Beside | None = None
+        """Files that the host has besides."""
         self._name = name
         self._rng = rng
         self._counts = counts
@@ -79,6 +94,8 @@ class SimDisk(MemoryDisk):
         self.powered = False
         self._stopped_ms = self.now_ms
         self._loop = None
+        if self.beside is not None:
+            self.beside.let_go()
 
     def check(self, operation: str, path: Path) -> Failure | None:
         loop = self._loop
@@ -201,6 +218,8 @@ class SimDisk(MemoryDisk):
         self.layout += 1
         self.pending_names.clear()
         self.boots += 1
+        if self.beside is not None:
+            self.beside.empty()
 
     # --- power --------------------------------------------------------------------------------------------------
 
@@ -219,6 +238,8 @@ class SimDisk(MemoryDisk):
         odds = rng.pick((0, 500_000, 500_000, 900_000, 1_000_000))
         for inode in self.names.values():
             self._cut(inode, odds)
+        if self.beside is not None:
+            self.beside.cut_power()
 
     def _cut(self, inode: Inode, odds: int) -> None:
         """``odds``: of a dirty block to have been written, in millionths."""

@@ -25,7 +25,7 @@ class Violation:
     """A broken promise.
 
     Attributes:
-        invariant: which one: ``I1`` to ``I26``, ``D11``, or a word.
+        invariant: which one: ``I1`` to ``I26``, ``D11``, ``Q1`` to ``Q4``, or a word.
         text: what was seen.
         at_ms: simulated milliseconds since the start.
     """

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from dledger.checksum import crc32
+from dledger.server.commit_log import DLedgerCommitLog
 from dledger.testing.checkers.history import Operation
 from dledger.testing.greenlets import other_threading
 from dledger.testing.invariants.broken import Broken
@@ -47,6 +48,7 @@ def run_seed(
     safety_ms: int | None = None,
     without: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
+    commit_log: str = "",
     watching: bool = True,
     story_lines: int = KEPT,
     verbose: bool = False,
@@ -57,6 +59,7 @@ def run_seed(
     Args:
         safety_ms: length of the phase with faults; drawn from the seed by default.
         without: kinds of faults that the seed must not have; see `dledger.testing.sim.settings.FAULTS`.
+        commit_log: what its group keeps, "topics" or "rocketmq"; drawn from the seed by default.
         also: kinds that it has all the same; see `dledger.testing.sim.settings.UNPROMISED`.
         watching: check the invariants after every event.
         story_lines: how many of the last lines of each process are kept.
@@ -65,7 +68,7 @@ def run_seed(
     """
     rng = Rng(seed).fork("plan")
     drawn = rng.between(*SAFETY_MS)
-    plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also)
+    plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also, commit_log)
     if safety_ms is None:
         plan.safety_ms = in_time(plan)
     config = plan.as_dict()
@@ -237,7 +240,21 @@ class _Run:
         if not self._until(self.world.scheduler.now_ns + CLIENTS_NS, lambda: bool(done)):
             raise Broken("liveness", "the log cannot be read to its end although nothing is broken")
 
+    def _judge_queues(self) -> None:
+        """Queues and index of all nodes, when everything is in them."""
+        queued, servers = self.world.queued, [node.server for node in self.group.nodes if node.server is not None]
+        parts = [(server, application) for server in servers
+                 if isinstance(application := server.application, DLedgerCommitLog)]  # fmt: skip
+        if queued is None:
+            return
+        done = lambda: all(a.reput.dispatched_index >= s.raft.committed_index for s, a in parts)  # noqa: E731
+        if not self._until(self.world.scheduler.now_ns + SETTLE_NS, done):
+            raise Broken("Q4", "the queues do not come up to the log")
+        for server, application in parts:
+            queued.whole(str(server.node.node_id), application.reput.files, server.store.begin_index)
+
     def _judge(self) -> None:
+        self._judge_queues()
         history = self.workload.recorder.history()
         if self.world.watch is not None:
             self.world.watch.finish(history)

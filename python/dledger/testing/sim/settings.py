@@ -12,6 +12,10 @@ from dledger.types import NodeId
 
 KIB: Final = 1 << 10
 PORT: Final = 7000
+TOPICS: Final = "topics"
+ROCKETMQ: Final = "rocketmq"
+ROCKETMQ_SEEDS: Final = 120_000
+"""So many seeds in a million have a group that keeps a RocketMQ commit log."""
 
 FAULTS: Final = (
     "loss", "duplication", "replay", "reorder", "packet loss", "connection reset", "split write", "slow network",
@@ -65,13 +69,21 @@ class Plan:
     def node_config(self, name: NodeId) -> NodeConfig:
         return NodeConfig(node_id=name, directory=Path("/sim") / name, host=name, port=PORT, **self.node)
 
+    @property
+    def is_rocketmq(self) -> bool:
+        """Whether its group keeps a RocketMQ commit log."""
+        return self.group.get("commit_log") == ROCKETMQ
+
     def has(self, fault: str) -> bool:
         return fault in self.faults
 
 
-def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> Plan:
+def draw_plan(
+    rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tuple[str, ...] = (), commit_log: str = ""
+) -> Plan:
     """The settings of a seed. ``without``: faults that it must not have, ``also``: such that it must; they change
-    nothing else."""
+    nothing else. ``commit_log``: what its group keeps; drawn by default."""
+    drawn = ROCKETMQ if rng.fork("commit log").chance(ROCKETMQ_SEEDS) else TOPICS
     faults = rng.fork("faults")
     chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without) + also
     nodes = rng.pick((1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 7))
@@ -93,6 +105,8 @@ def draw_plan(rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tup
         fault_every_ms=rng.pick((700, 1500, 3000, 6000)),
     )
     plan.turns_left = rng.fork("turns").pick((0, 0, 0, 20_000, 100_000, 400_000))
+    if (commit_log or drawn) == ROCKETMQ:
+        plan.group["commit_log"] = ROCKETMQ
     if "bad luck" in chosen:
         plan.bad_luck = rng.pick((20_000, 200_000, 600_000))
     return plan

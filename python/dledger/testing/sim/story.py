@@ -19,6 +19,8 @@ class Story:
     """What each process did last, and a fingerprint of all that happened."""
 
     def __init__(self, scheduler: Scheduler, kept: int = KEPT) -> None:
+        self.hidden = ""
+        """A path of this machine, which is another one in each run, and stands in no line."""
         self._scheduler = scheduler
         self._kept = kept
         self._hash = hashlib.blake2b(digest_size=16)
@@ -34,16 +36,21 @@ class Story:
 
     def tell(self, who: str, text: str) -> None:
         """A line, which also counts for the fingerprint."""
+        text = self._shown(text)
         self._unhashed.append(f"{self._scheduler.now_ns} {who} {text};")
         self.note(who, text)
 
     def note(self, who: str, text: str) -> None:
         """A line for people only."""
+        text = self._shown(text)
         self._number += 1
         lines = self._lines.get(who)
         if lines is None:
             lines = self._lines[who] = deque(maxlen=self._kept)
         lines.append((self._scheduler.now_ns, self._number, text))
+
+    def _shown(self, text: str) -> str:
+        return text.replace(self.hidden, "") if self.hidden else text
 
     def _update(self) -> None:
         self._hash.update("".join(self._unhashed).encode())

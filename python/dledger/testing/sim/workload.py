@@ -7,10 +7,12 @@ import asyncio
 from dledger.client.aclient import AsyncClient
 from dledger.errors import DLedgerError
 from dledger.testing.checkers.history import Recorder
+from dledger.testing.sim.broker_life import BrokerLife
 from dledger.testing.sim.cluster import Node, World
 from dledger.testing.sim.life import Life
 from dledger.testing.sim.loop import US, Clock, SimLoop
 from dledger.testing.sim.machine import Machine
+from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.settings import PORT
 
 
@@ -81,7 +83,7 @@ class Client:
         loop = self.loop = world.new_loop(self.name, Clock(world.scheduler))
         rng = world.rng.fork(f"client {self.name} {self.lives}")
         loop.latency_ns = lambda: 50 * US
-        life = Life(self, loop, rng, f"{self.name}.{self.lives}")
+        life = new_life(self, loop, rng, f"{self.name}.{self.lives}")
         loop.create_task(life.main())
 
     def crash(self) -> None:
@@ -92,6 +94,12 @@ class Client:
             self.loop = None
             loop.kill()
             world.network.died(self.name, loop, power=False)
+
+
+def new_life(client: Client, loop: SimLoop, rng: Rng, session: str) -> Life:
+    """What a process does depends on what the group keeps."""
+    kind = BrokerLife if client.workload.world.plan.is_rocketmq else Life
+    return kind(client, loop, rng, session)
 
 
 class Operator:
@@ -129,7 +137,7 @@ def final_reader(workload: Workload) -> tuple[Life, SimLoop]:
     client = Client(workload, 1_000)
     world = workload.world
     loop = client.loop = world.new_loop(client.name, Clock(world.scheduler))
-    return Life(client, loop, world.rng.fork("last client"), "last"), loop
+    return new_life(client, loop, world.rng.fork("last client"), "last"), loop
 
 
 __all__ = ["Client", "Operator", "Topic", "Workload", "final_reader"]
