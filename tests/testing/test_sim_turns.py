@@ -90,6 +90,14 @@ class Process:
 
         return self.loop.turns.begin(work, 0, lambda result: self.note.append(f"told {result}"))
 
+    def use_disk(self) -> None:
+        """The loop's thread does, in a callback."""
+        self.loop.in_callback = True
+        try:
+            self.loop.turns.point()
+        finally:
+            self.loop.in_callback = False
+
     def run(self) -> None:
         self.world.scheduler.run(SECOND)
 
@@ -117,14 +125,20 @@ def test_turn_is_one_event_where_none_is_left(process: Process):
 
 def test_turn_goes_on_while_the_loop_is_inside_the_disk(process: Process):
     process.begin("a")
-    process.loop.turns.point()
+    process.use_disk()
     assert process.note == ["a"]
+
+
+def test_look_from_outside_lets_no_thread_go_on(process: Process):
+    process.begin("a")
+    process.loop.turns.point()
+    assert process.note == []
 
 
 def test_loop_that_needs_the_lock_of_a_left_turn_lets_it_go_on_just_so_far(process: Process):
     lock = SimLock()
     process.begin("a", lock=lock)  # left when it takes the lock
-    process.loop.turns.point()
+    process.use_disk()
     assert lock.locked()
     assert not lock.acquire(blocking=False)
     with lock:
@@ -137,7 +151,7 @@ def test_turn_waits_for_a_lock_of_the_loop(process: Process):
     lock = SimRLock()
     with lock, lock:
         process.begin("a", lock=lock)
-        process.loop.turns.point()
+        process.use_disk()
         assert process.note == []
     process.run()
     assert process.note == ["a", "told a"]
@@ -152,7 +166,7 @@ def test_deadlock_of_the_loop_and_a_turn_is_an_error(process: Process):
 
     with mine:
         process.loop.turns.begin(both, 0, lambda _: None)
-        process.loop.turns.point()
+        process.use_disk()
         with pytest.raises(RuntimeError, match="deadlock"):
             theirs.acquire()
     with pytest.raises(RuntimeError, match="deadlock"), mine:

@@ -92,11 +92,18 @@ class SwitchingDisk(MemoryDisk):
         self.reboot(power=True, choose=self._choose)
 
     def holds(self, path: Path, low: int, high: int) -> bool:
-        """Whether a power cut now would leave these bytes of the file as they are."""
-        inode = self.durable_names.get(path)
-        if inode is None or inode is not self.names.get(path) or len(inode.durable) < high:
+        """Whether a power cut now would leave these bytes of the file as they are; while a file takes its place whose
+        name is not durable yet, whether both do."""
+        now = self.names.get(path)
+        known = self.durable_names.get(path)
+        if now is None or known is None:
             return False
-        if inode.durable[low:high] != inode.written[low:high]:
+        wanted = now.written[low:high]
+        return all(self._keeps(inode, low, wanted) for inode in (known, now))
+
+    def _keeps(self, inode: Inode, low: int, wanted: bytearray) -> bool:
+        high = low + len(wanted)
+        if inode.durable[low:high] != wanted:
             return False
         return all(
             before[max(low - sector * SECTOR, 0) : high - sector * SECTOR]

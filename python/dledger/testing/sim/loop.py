@@ -151,6 +151,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._held: list[tuple[Callable[[Any], None], Any]] = []
         self.disk_waits = DiskWaits(scheduler)
         self.turns = Turns(self)
+        self.in_callback = False
+        """What runs is the process, and not somebody who looks at it."""
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -231,6 +233,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             if handle._cancelled:
                 continue
             scheduler.events += 1
+            self.in_callback = True
             try:
                 handle._callback(*handle._args)
             except ProcessKilled:
@@ -239,6 +242,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 if self.dead:
                     return  # type: ignore[unreachable]
                 self.on_defect(f"a callback of {self.name} failed", error)
+            finally:
+                self.in_callback = False
             if self.dead:  # by what it has just done
                 return  # type: ignore[unreachable]
             if after_callback is not None:

@@ -148,8 +148,9 @@ class Turns:
             return
         turn = Running.turn
         if turn is None:
-            self._interrupted = self._loop.scheduler.events
-            self._meanwhile()
+            if self._loop.in_callback:
+                self._interrupted = self._loop.scheduler.events
+                self._meanwhile()
         elif turn.until is None:
             turn.leave()
 
