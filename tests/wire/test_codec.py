@@ -146,7 +146,7 @@ def test_one_field_of_a_wrong_type_is_named(kind: int, data: st.DataObject) -> N
         return
     message = data.draw(messages(cls))
     raw = list(msgpack.unpackb(raw_header(message), strict_map_key=False))
-    at = data.draw(st.integers(0, len(names) - 1))
+    at = data.draw(st.integers(0, len(raw) - 1))  # a hello leaves away the fields at its end that have their defaults
     raw[at] = None
     with pytest.raises(ProtocolError, match=f"{cls.__name__}.{names[at]}"):
         decode(kind, msgpack.packb(raw), b"")
