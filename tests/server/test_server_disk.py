@@ -483,25 +483,31 @@ def test_d12_no_room_for_the_next_file_is_waited_out(play: Callable[..., None]) 
     play(story, 1, disks=MemoryDisk)
 
 
+class OneDamaged:
+    """A store whose entry 4 is damaged until it is ``sound``."""
+
+    end = SimpleNamespace(position=None)
+
+    def __init__(self) -> None:
+        self.sound = False
+        self.done: list[str] = []
+
+    def sync(self) -> None:
+        """Nothing to wait for."""
+
+    def truncate(self, after: Index) -> None:
+        if after == 4 and not self.sound:
+            raise CorruptEntry(f"entry {after} is damaged", after)
+        self.done.append(f"cut behind {after}")
+
+    def append(self, entries: Any) -> None:
+        self.done.append("append")
+
+
 def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_waits_with_it() -> None:
     machine = ByHand()
     turns, jobs = machine.turns, machine.jobs
-
-    class Store:
-        sound = False
-        end = SimpleNamespace(position=None)
-        done: list[str] = []  # noqa: RUF012 - one store
-        sync = staticmethod(lambda: None)
-
-        def truncate(self, after: Index) -> None:
-            if not self.sound:
-                raise CorruptEntry(f"entry {after} is damaged", after)
-            self.done.append(f"cut behind {after}")
-
-        def append(self, entries: Any) -> None:
-            self.done.append("append")
-
-    store = Store()
+    store = OneDamaged()
     waits, durable, cuts, failures = list[Any](), list[Any](), list[Any](), list[Any]()
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
     flusher = Flusher(
@@ -518,6 +524,27 @@ def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_w
     assert turns[0]([], False) is None
     assert store.done == ["cut behind 4", "append"]
     assert (len(cuts), len(durable), failures) == (1, 1, [])
+
+
+def test_D4_a_cut_farther_in_front_takes_the_place_of_one_that_waits_for_a_repair() -> None:
+    """The group has cut the damaged entry meanwhile: a copy of it will never come."""
+    machine = ByHand()
+    store = OneDamaged()
+    durable, cuts, failures = list[Any](), list[Any](), list[Any]()
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = Flusher(store, loop, durable.append, cuts.append, failures.append, environment=machine)  # type: ignore[arg-type]
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+    flusher.truncate(Index(4))
+    flusher.append((entry,))
+    assert machine.turns[0](machine.jobs[:], False) is not None
+    given = len(machine.jobs)
+    flusher.truncate(Index(2))
+    flusher.append((entry,))
+    assert machine.turns[0](machine.jobs[given:], False) is None
+    assert store.done == ["cut behind 2", "append"], "and what stood behind the first cut is not written"
+    assert (len(cuts), len(durable), failures) == (1, 1, []), "the sync covers what the core has now"
+    flusher.append((entry,))
+    assert store.done[2:] == ["append"], "nothing is queued any more, so a small write is done at once"
 
 
 def test_d12_with_flush_async_a_write_that_waited_for_room_is_told_and_synced_though_nothing_follows() -> None:

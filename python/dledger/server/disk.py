@@ -174,6 +174,8 @@ class Flusher:
         for job in jobs:
             if job is _SYNC:
                 continue
+            if isinstance(job, int):
+                self._supersede(Index(job))
             if self._waiting and not callable(job):
                 self._waiting.append(job)
                 continue
@@ -190,6 +192,15 @@ class Flusher:
                     job()
             self._done += 1
         self.is_full = bool(self._waiting) and isinstance(self._waiting[0], tuple)
+
+    def _supersede(self, after: Index) -> None:
+        """A cut farther in front takes the place of one that waits for a repair, and of what was to be written behind
+        that: the damaged entry goes as well, and the group may have no copy of it any more."""
+        first = self._waiting[0] if self._waiting else None
+        if isinstance(first, int) and after < first:
+            self._done += len(self._waiting)
+            self._cuts_done += sum(isinstance(job, int) for job in self._waiting)
+            self._waiting.clear()
 
     def _cut(self, after: Index) -> bool:
         """Cut; False when the entry that would be the last one has to be repaired before: it may have been

@@ -199,6 +199,16 @@ SERVER: Final = (
         "tests/server/test_server_disk.py",
     ),
     Mutant(
+        "cut-waits-for-ever",
+        "D4",
+        "server.disk",
+        "Flusher._supersede",
+        "after < first",
+        "after < 0",
+        "a cut waits for the repair of an entry that is cut everywhere else, and the follower stands still",
+        "tests/server/test_server_disk.py",
+    ),
+    Mutant(
         "read-before-applied",
         "D8 B1",
         "server.offsets",
