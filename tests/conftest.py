@@ -40,6 +40,15 @@ def nothing_is_durable_without_a_sync() -> Iterator[None]:
     assert found == []
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What dledger keeps for a Unix user is kept elsewhere in tests, for all processes that they start."""
+    place = tmp_path_factory.mktemp("user") / "dledger"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DLEDGER_USER_DIRECTORY", str(place))
+        yield place
+
+
 @pytest.fixture
 def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
     """``issue(*names, authority=None)``: the three settings of TLS, for a certificate with these names (127.0.0.1

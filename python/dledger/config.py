@@ -31,6 +31,13 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
+def check_secret_file(path: str) -> str:
+    """Raises `ConfigError` for a relative path: other processes read the file, from other directories."""
+    if path and not Path(path).is_absolute():
+        raise ConfigError(f"secret_file {path!r}: give an absolute path; programs read it from other directories")
+    return path
+
+
 def nearest(name: str, known: list[str]) -> str:
     """`` (did you mean X?)``, or nothing when no known name is like it."""
     close = get_close_matches(name, known, n=1, cutoff=0.6)
@@ -240,6 +247,11 @@ class NodeConfig:
     is to go on without them. -2: a start of such a node is refused."""
     parent_pid: int = 0
     """The process that asked for this node; see ``idle_timeout_ms``."""
+    secret_file: str = ""
+    """File with the group's secret, which other nodes prove before this one listens to them; absolute path. Made by
+    ``dledger secret create``, the same on every node, readable for its owner alone."""
+    clients_prove: bool = False
+    """Clients prove the secret too, as those of an embedded group do; they name its file as ``secret_file``."""
     tls_ca: str = ""
     """PEM file with the authority's certificates. With it the node takes only connections under TLS 1.3 from nodes and
     clients whose certificates that authority signed, and connects to other nodes so. Given with the other two."""
@@ -250,6 +262,9 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         check_name("node id", self.node_id)
+        check_secret_file(self.secret_file)
+        if self.clients_prove and not self.secret_file:
+            raise ConfigError("clients_prove without secret_file: which secret is it?")
         tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
         if self.flush not in {"sync", "async"}:
             raise ConfigError(f"flush {self.flush!r}: write 'sync' or 'async'")
@@ -298,6 +313,9 @@ class ClientConfig:
     """``none``, ``lz4`` or ``zstd``, of the Arrow buffers."""
     idempotent: bool = True
     """Retries carry (producer id, epoch, sequence), so that none doubles."""
+    secret_file: str = ""
+    """File with the secret of a group whose nodes ask clients for it; absolute path. For an embedded group of the same
+    Unix user it is found without this."""
     tls_ca: str = ""
     """PEM file with the authority's certificates, for a group that wants TLS. Given with the other two; Spark's tasks
     read them too, so they are at the same path on every host."""
@@ -307,6 +325,7 @@ class ClientConfig:
     """PEM file with its private key, without a passphrase."""
 
     def __post_init__(self) -> None:
+        check_secret_file(self.secret_file)
         tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
         if self.compression not in {"none", "lz4", "zstd"}:
             raise ConfigError(f"compression {self.compression!r}: write 'none', 'lz4' or 'zstd'")

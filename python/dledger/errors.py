@@ -9,6 +9,7 @@ asking again can help. Every message names the thing and the way out::
     |   `-- SchemaMismatch      columns that do not fit a topic's; shows both
     |-- PathError               a path is a file, not writable, or full       definite
     |-- WrongGroup              that store or address belongs to another      definite
+    |-- AccessDenied            a secret or certificate is missing or wrong   definite
     |-- PortInUse               somebody else listens there                   definite
     |-- JavaMissing             Spark needs a Java that is not here           definite
     |-- Unavailable             no node, or no leader, could be reached       definite, retriable
@@ -65,6 +66,11 @@ class PathError(DLedgerError, OSError):
 
 class WrongGroup(DLedgerError):
     """A store or an address belongs to another group or node."""
+
+
+class AccessDenied(DLedgerError):
+    """A node does not take this program, or is not the node that it should be: a secret or certificate is missing or
+    wrong."""
 
 
 class PortInUse(DLedgerError, OSError):

@@ -18,6 +18,7 @@ from dledger.messages.client import StatusRequest
 from dledger.messages.codes import Code
 from dledger.messages.hello import HelloRequest
 from dledger.server.gate import Gate
+from dledger.store.files import RealDisk
 from dledger.types import NodeId
 
 Play = Callable[..., None]
@@ -214,6 +215,6 @@ def test_a_members_file_of_another_group_keeps_a_node_from_its_own(play: Play, t
 
 def test_a_gate_of_a_group_that_is_not_founded_takes_members_of_any_id() -> None:
     group = GroupConfig(group="test", members=names(3))
-    gate = Gate(group, NodeConfig(node_id=NodeId("n0"), directory=Path("/tmp/never")))
+    gate = Gate(group, NodeConfig(node_id=NodeId("n0"), directory=Path("/tmp/never")), RealDisk())
     request = HelloRequest(group="test", node_id="n1", members=names(3), group_id="feed")
     assert gate.answer(request).code is Code.SUCCESS

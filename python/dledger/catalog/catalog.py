@@ -34,6 +34,7 @@ from dledger.messages.command import (
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
+    EnforceSecret,
     EvolveSchema,
     Expire,
     HoldRetention,
@@ -72,6 +73,8 @@ class Catalog:
         self.members: dict[str, int] = {}
         """The incarnation of each member that counts, by the entry `members_index`; empty before the first `Admit`."""
         self.members_index: Index = NO_INDEX
+        self.secret_enforced = False
+        """Whether the group has said that every member must prove its secret."""
         self.consumer_groups = Groups(self.topics_state, self._at)
         self.queues = Queues()
         self._dropped: list[tuple[int, str]] = []
@@ -211,7 +214,10 @@ class Catalog:
             case EvolveSchema():
                 return self.schemas.evolve(command)
             case AdoptCommitLog():
-                return self._adopt(index, command)
+                return self.queues.begin(index, command)
+            case EnforceSecret():
+                self.secret_enforced = True
+                return CommandResult(_SUCCESS)
             case Expire():
                 self.transactions.expire(self.clock_ms)
                 self.producers.expire(index, self.clock_ms)
@@ -253,12 +259,6 @@ class Catalog:
         if command.after != self.members_index:
             return CommandResult(Code.INCONSISTENT_STATE, "another member was admitted meanwhile; ask again")
         self.members, self.members_index = dict(command.members), self.applied_index
-        return CommandResult(_SUCCESS)
-
-    def _adopt(self, index: int, command: AdoptCommitLog) -> CommandResult:
-        if index:
-            return CommandResult(Code.MALFORMED, "a commit log is adopted before its group is started, with no request")
-        self.queues.adopt(command.queues, command.store_ms)
         return CommandResult(_SUCCESS)
 
     # ---- asking

@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dledger.catalog.results import CommandResult
+from dledger.messages.codes import Code
+from dledger.messages.command import AdoptCommitLog
+
 Queue = tuple[str, int]
 """Topic and queue id."""
 
@@ -39,6 +43,13 @@ class Queues:
         for topic, ends in queues.items():
             for queue_id, end in ends.items():
                 self.next[topic, queue_id] = max(end, self.next.get((topic, queue_id), 0))
+
+    def begin(self, index: int, command: AdoptCommitLog) -> CommandResult:
+        """`adopt`, as the first entry of a log says it, and no other one."""
+        if index:
+            return CommandResult(Code.MALFORMED, "a commit log is adopted before its group is started, with no request")
+        self.adopt(command.queues, command.store_ms)
+        return CommandResult(Code.SUCCESS)
 
     def __bool__(self) -> bool:
         return bool(self.next or self.store_ms)

@@ -67,6 +67,8 @@ def encode(catalog: Catalog) -> bytes:
         meta["members"] = [catalog.members_index, sorted(catalog.members.items())]
     if catalog.schemas.by_topic:
         meta["schemas"] = [[topic_id, texts] for topic_id, texts in sorted(catalog.schemas.by_topic.items())]
+    if catalog.secret_enforced:
+        meta["secret"] = True
     if catalog.queues:
         meta["queues"] = catalog.queues.encode()
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
@@ -164,6 +166,7 @@ def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
     catalog.clock_ms = meta["clock"]
     if "members" in meta:
         catalog.members_index, catalog.members = Index(meta["members"][0]), dict(meta["members"][1])
+    catalog.secret_enforced = meta.get("secret", False)
     if "queues" in meta:
         catalog.queues = Queues.decode(meta["queues"])
     _decode_topics(meta, packed, catalog, tables)

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT_S: Final = 15.0
-TLS_VARIABLES: Final = {
+FILE_VARIABLES: Final = {
     "tls_ca": "DLEDGER_TLS_CA",
     "tls_certificate": "DLEDGER_TLS_CERTIFICATE",
     "tls_key": "DLEDGER_TLS_KEY",
+    "secret_file": "DLEDGER_SECRET_FILE",
 }
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -69,14 +70,15 @@ def find_group(target: str, *, create: bool = False) -> str:
 def open_client(target: str, timeout_s: float, *, create: bool = False, **settings: Any) -> Client:
     """A client for the group behind ``--bootstrap``; close it, or use it as a context manager.
 
-    For a group under TLS its files come from the environment (`TLS_VARIABLES`), so that no command line is long.
+    The files by which a command shows who it is come from the environment (`FILE_VARIABLES`), so that no command line
+    is long.
     """
     from dledger.client import Client
 
     timeout_ms = int(timeout_s * 1000)
-    tls = {name: str(Path(os.environ[variable]).absolute()) for name, variable in TLS_VARIABLES.items()
-           if os.environ.get(variable)}  # fmt: skip
-    return Client(find_group(target, create=create), request_timeout_ms=timeout_ms, **tls, **settings)
+    files = {name: str(Path(os.environ[variable]).absolute()) for name, variable in FILE_VARIABLES.items()
+             if os.environ.get(variable)}  # fmt: skip
+    return Client(find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings)
 
 
 def parse_settings(texts: Sequence[str], *configs: type[Any], forbidden: Sequence[str] = ()) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from dledger.cli.files import dump, verify
 from dledger.cli.group import admit, groups, status, transfer
 from dledger.cli.reset_term import reset_term
 from dledger.cli.rocketmq import rocketmq
+from dledger.cli.secret import secret
 from dledger.cli.serve import serve
 from dledger.cli.tail import tail
 from dledger.cli.topics import topics
@@ -91,7 +92,8 @@ def main() -> None:
 
 
 _COMMANDS: Final = (
-    serve, status, topics, append, tail, groups, transfer, admit, verify, dump, reset_term, bench, rocketmq, export,
+    serve, status, topics, append, tail, groups, transfer, admit, secret,
+    verify, dump, reset_term, bench, rocketmq, export,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

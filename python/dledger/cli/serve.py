@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from dledger.config import NOTHING_ACCEPTED, GroupConfig, NodeConfig, from_setti
 from dledger.errors import ConfigError
 from dledger.types import NodeId
 
-DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss")
+DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss", "secret_file")
 
 
 @click.command()
@@ -23,6 +24,10 @@ DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss
     "--dir", "directory", required=True, type=click.Path(path_type=Path), help="For this node's files; made if missing."
 )
 @click.option("--group", default="default", show_default=True, help="Identity of the group, the same everywhere.")
+@click.option(
+    "--secret-file", type=click.Path(path_type=Path),
+    help="The group's secret, the same on every node (dledger secret create). A group on one machine needs none named.",
+)
 @click.option("--host", help="Where to listen; the host of this node's own address unless given.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
@@ -33,8 +38,8 @@ DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss
     help="Of a group of one whose disk has lost committed entries: go on with the log as it is, which ends at INDEX.",
 )  # fmt: skip
 def serve(
-    self_id: str, peers: str, directory: Path, group: str, host: str | None, settings: tuple[str, ...],
-    accept_loss: int,
+    self_id: str, peers: str, directory: Path, group: str, secret_file: Path | None, host: str | None,
+    settings: tuple[str, ...], accept_loss: int,
 ) -> None:  # fmt: skip
     """Run one node until SIGTERM or SIGINT; then it hands leadership over and drains."""
     from dledger.net.address import split_address
@@ -54,9 +59,12 @@ def serve(
         },
     )
     from dledger.server.main import run_node
+    from dledger.server.membership_secret import with_secret
 
+    if secret_file is not None:
+        node_config = replace(node_config, secret_file=str(secret_file.absolute()))
     allow_all_files()
-    run_node(group_config, node_config, lambda: addresses)
+    run_node(group_config, with_secret(node_config, addresses), lambda: addresses)
 
 
 def allow_all_files() -> None:

@@ -366,3 +366,7 @@ class AsyncClient(AsyncMessages):
     async def admit(self, node_id: str) -> None:
         """See `Client.admit`."""
         await self._run(operations.admit(self.core, node_id))
+
+    async def enforce_secret(self) -> None:
+        """See `Client.enforce_secret`."""
+        await self._run(operations.enforce_secret())

@@ -19,9 +19,12 @@ from dledger.config import ClientConfig, check_name, from_settings
 from dledger.environment import REAL, Environment
 from dledger.messages.client import TopicInfo
 from dledger.messages.codes import Code
+from dledger.messages.hello import HelloResponse
 from dledger.net.address import split_addresses
 from dledger.net.handshake import Greeting, Introduction
+from dledger.net.secret import Secret, read_secret
 from dledger.net.tls import client_context
+from dledger.net.user_directory import group_secret
 from dledger.types import Buffer
 from dledger.wire import Message
 
@@ -98,7 +101,11 @@ class Core:
     def greeting(self) -> Greeting:
         """How a new connection begins."""
         own = Introduction(group=self.routes.group, group_id=self.routes.group_id)
-        return Greeting(own, environment=self.environment)
+        strict = bool(self.config.secret_file)
+        return Greeting(own, secret=self._secret, strict=strict, environment=self.environment)
+
+    def _secret(self, answer: HelloResponse) -> Secret | None:
+        return read_secret(self.config.secret_file) if self.config.secret_file else group_secret(answer.group)
 
     def call(self, request: Request) -> Call:
         """The attempts of a request, beginning now."""

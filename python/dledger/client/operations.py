@@ -36,6 +36,7 @@ from dledger.messages.command import (
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
+    EnforceSecret,
     HoldRetention,
     InitProducer,
     OpenStage,
@@ -289,6 +290,11 @@ def admit(core: Core, node: str) -> Operation[None]:
     check_name("node id", node)
     terms = Terms(what=f"admit {node}", writes=True)
     yield Request(AdmitRequest(node_id=NodeId(node), timeout_ms=SERVER_MS), terms, (), core.config.request_timeout_ms)
+
+
+def enforce_secret() -> Operation[None]:
+    """Take no member without a proof from now on."""
+    yield from execute(EnforceSecret(), "enforce the secret")
 
 
 def init_producer(core: Core, name: str | None = None) -> Operation[Session]:

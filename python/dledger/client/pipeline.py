@@ -13,7 +13,7 @@ from dledger.client.core import ATTEMPT_MS, Core
 from dledger.client.lane import LIMITS
 from dledger.client.session import Session
 from dledger.client.window import Item, Window
-from dledger.errors import DLedgerError, Unavailable, WrongGroup
+from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
 from dledger.messages.client import AppendResponse, MetadataRequest
 from dledger.messages.codes import Code
 from dledger.messages.hello import HelloResponse
@@ -164,6 +164,9 @@ class Pipeline:
             connection.send(self._greeting.hello, HELLO_ID)
             async with asyncio.timeout(patience_s):
                 await self._hello
+        except (AccessDenied, ConfigError):
+            self._drop()
+            raise
         except (Unavailable, WrongGroup, TimeoutError) as error:
             routes.failed(address)
             self._drop()

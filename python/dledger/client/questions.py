@@ -236,5 +236,9 @@ class Questions(ABC):
         """Let a node that lost its disk, or has an older copy of it, vote and count again. It has to run."""
         self._run(operations.admit(self.core, node_id))
 
+    def enforce_secret(self) -> None:
+        """Take no member any more that does not prove the group's secret. Each of them has to have it."""
+        self._run(operations.enforce_secret())
+
 
 __all__ = ["Questions"]

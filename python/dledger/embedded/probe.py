@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger.config import Tls
-from dledger.errors import ConfigError, Unavailable, WrongGroup
+from dledger.errors import AccessDenied, ConfigError, Unavailable, WrongGroup
 from dledger.messages.client import MetadataRequest, MetadataResponse, TransferRequest, TransferResponse
 from dledger.messages.codes import Code
 from dledger.net.blocking import BlockingConnection, Lost
@@ -53,7 +53,7 @@ def _question(address: str, group: str, request: Message, timeout_s: float, tls:
     greeting = Greeting(Introduction(group=group))
     try:
         connection = BlockingConnection(address, greeting, _LIMITS, timeout_s, client_context(tls))
-    except (Unavailable, WrongGroup, ConfigError):  # the last one: files of TLS that are gone, or not to be read
+    except (Unavailable, WrongGroup, AccessDenied, ConfigError):  # the last one: TLS files that are not there
         return None
     try:
         answer: Message = connection.ask(request, (), time.monotonic() + timeout_s)[0]

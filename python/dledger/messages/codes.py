@@ -62,3 +62,5 @@ class Code(IntEnum):
     """The batch is raw and its topic typed, or the other way round, or its schema version is none of the topic's."""
     LIMIT_REACHED = 614
     """The group has as much of this as a setting allows, which the message names."""
+    ACCESS_DENIED = 615
+    """Who is there has not shown what it must have: the secret, or a certificate."""

@@ -162,6 +162,11 @@ class EvolveSchema:
     schema: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnforceSecret:
+    """From here on no member is taken without a proof of the group's secret."""
+
+
 Command = (
     CreateTopic
     | DeleteTopic
@@ -178,4 +183,5 @@ Command = (
     | DeleteGroup
     | EvolveSchema
     | AdoptCommitLog
+    | EnforceSecret
 )

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from dledger.environment import REAL, Environment
-from dledger.errors import ConfigError, DLedgerError, Unavailable, WrongGroup
+from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
 from dledger.messages.codes import Code
 from dledger.messages.hello import PROTOCOL_VERSION, Ancestors, HelloProof, HelloRequest, HelloResponse
+from dledger.net.secret import Secret, Side
 from dledger.release import RELEASE
+
+FindSecret = Callable[[HelloResponse], Secret | None]
+"""The secret to prove to a node that has answered so, or None."""
+_REFUSALS: Final[dict[Code, type[DLedgerError]]] = {
+    Code.UNSUPPORTED: ConfigError,
+    Code.ACCESS_DENIED: AccessDenied,
+    Code.LEADER_PENDING_FULL: Unavailable,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +39,34 @@ class Greeting:
         send greeting.hello
         until greeting.welcome is there: give greeting.answered what came, and send what it returns
 
-    ``peer`` is the node that must be there; empty: any one.
+    Args:
+        peer: the node that must be there; empty: any one.
+        secret: what is proved to a node that wants it, and what that node must prove first.
+        strict: a node that wants no proof, and so gives none, is not taken.
     """
 
-    def __init__(self, own: Introduction, *, peer: str = "", environment: Environment = REAL) -> None:
+    def __init__(
+        self,
+        own: Introduction,
+        *,
+        peer: str = "",
+        secret: FindSecret | None = None,
+        strict: bool = False,
+        environment: Environment = REAL,
+    ) -> None:
         self.hello = HelloRequest(
             group=own.group, node_id=own.node_id, release=RELEASE, group_id=own.group_id, members=own.members,
             ancestors=own.ancestors, nonce=bytes.fromhex(environment.unique()),
         )  # fmt: skip
         self.welcome: HelloResponse | None = None
         """The node's last word, once it takes us."""
+        self.proved = False
+        """Both sides have proved the secret, as far as this one can know."""
+        self._asked = False
         self._peer = peer
         self._own = own
+        self._secret = secret
+        self._strict = strict
 
     def answered(self, answer: Any) -> HelloProof | None:
         """What to send next, if anything.
@@ -48,7 +74,8 @@ class Greeting:
         Raises:
             WrongGroup: it is another group's node, or another node of the group.
             ConfigError: it is of a release that does not understand this one.
-        Unavailable: it has no place for this connection now.
+            Unavailable: it has no place for this connection now.
+            AccessDenied: it does not take this side, or has not proved the secret.
         """
         if not isinstance(answer, HelloResponse):
             raise WrongGroup("is no node of ours")
@@ -58,15 +85,32 @@ class Greeting:
             raise WrongGroup(f"{answer.node_id} answers where {self._peer} should: is an address wrong?")
         if text := other_group(self._own, answer):
             raise WrongGroup(text)
+        if answer.proof_wanted and not self._asked:
+            self._asked = True
+            return self._prove(answer)
+        if self._strict and not self.proved:
+            raise AccessDenied(f"{answer.node_id or 'the node'} has no secret to prove, and this group's members must")
         self.welcome = answer
         return None
+
+    def _prove(self, answer: HelloResponse) -> HelloProof:
+        secret = self._secret(answer) if self._secret is not None else None
+        if secret is None:
+            if not self.hello.node_id:
+                raise AccessDenied(
+                    f"group {answer.group!r} takes only programs that have its secret. Those of the Unix user who owns "
+                    "it find it by themselves; others name its file as secret_file (DLEDGER_SECRET_FILE, for commands)"
+                )
+            return HelloProof(proof=b"")  # a group that came before secrets takes it, until that is changed
+        if not secret.is_proof(answer.proof, Side.ACCEPTS, self.hello, answer):
+            raise AccessDenied(f"{answer.node_id or 'the node'} has another secret than this program, or none")
+        self.proved = True
+        return HelloProof(proof=secret.proof(Side.OPENS, self.hello, answer))
 
 
 def _refusal(answer: HelloResponse) -> DLedgerError:
     text = answer.message or answer.code.name
-    if answer.code is Code.LEADER_PENDING_FULL:
-        return Unavailable(text)
-    return ConfigError(text) if answer.code is Code.UNSUPPORTED else WrongGroup(text)
+    return _REFUSALS.get(answer.code, WrongGroup)(text)
 
 
 def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:

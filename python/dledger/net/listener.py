@@ -106,6 +106,11 @@ class Listener:
     def _accept(self) -> Connection:
         return Connection(self._handlers, self._limits, accepted=True, inflow=self.inflow, seldom=self._seldom)
 
+    def refuse(self, connection: Connection, reason: str) -> None:
+        """Send what is unsent, then close; with a line in the log, one for each reason and address in a while."""
+        self._seldom.warn(connection.peer_name, reason)
+        connection.close()
+
     def _opened(self, connection: Connection) -> None:
         self.connections[connection] = None
         self.places.open(connection)

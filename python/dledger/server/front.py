@@ -25,7 +25,7 @@ from dledger.messages.client import (
     TransferRequest,
 )
 from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest, HelloResponse
+from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.messages.install import SnapshotRequest, SnapshotResponse
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairRequest, RepairResponse
@@ -38,7 +38,7 @@ from dledger.server.appends import Writes
 from dledger.server.application import Application
 from dledger.server.application import Handler as PayloadHandler
 from dledger.server.driver import Driver
-from dledger.server.gate import Gate
+from dledger.server.gate import Gate, Visit
 from dledger.server.install import Installer
 from dledger.server.listings import Listings
 from dledger.server.offsets import Offsets
@@ -174,9 +174,11 @@ class Front:
             connection.abort()
 
     def _on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
-        session: Session | None = connection.context
+        session: Session | Visit | None = connection.context
         if session is None:
-            self._welcome(connection, request_id, message)
+            self._hello(connection, request_id, message)
+        elif isinstance(session, Visit):
+            self._proof(connection, request_id, message, session)
         elif session.peer is not None:
             if isinstance(message, PEER_MESSAGES):
                 self._driver.step(message)
@@ -210,34 +212,41 @@ class Front:
             self._paused[connection] = None
             connection.pause_reading()
 
-    def _welcome(self, connection: Connection, request_id: int, message: Any) -> None:
-        """Answer a hello, and give the connection its place. One of a client is refused where there is none."""
-        assert self._listener is not None
-        places = self._listener.places
-        is_client = isinstance(message, HelloRequest) and not message.node_id
-        if is_client and (full := places.refusal(connection)):
-            connection.send(HelloResponse(code=Code.LEADER_PENDING_FULL, message=full), request_id)
-            connection.give_way(TooMany(full))
-            return
-        self._hello(connection, request_id, message)
-        session: Session | None = connection.context
-        if session is not None and session.peer is not None:
-            places.seat_member(session.peer, connection)
-        elif session is not None:
-            places.seat_client(connection)
-
     def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
         answer = self._gate.answer(message)
-        connection.send(answer, request_id)
-        if answer.code is not Code.SUCCESS:
-            logger.warning("connection from %s refused: %s", connection.peer_name, answer.message)
-            connection.close()
-            return
-        connection.context = Session(NodeId(message.node_id) if message.node_id else None)
-        if message.node_id:
-            self._peers[NodeId(message.node_id)] += 1
-            self._driver.peer_found(NodeId(message.node_id))
+        if answer.proof_wanted:
+            connection.context = Visit(message, answer)
+            connection.send(answer, request_id)
         else:
+            self._end_of_hello(connection, request_id, message, answer)
+
+    def _proof(self, connection: Connection, request_id: int, message: Any, visit: Visit) -> None:
+        if not isinstance(message, HelloProof):
+            raise ProtocolError(f"{type(message).__name__} where a proof of the secret belongs")
+        self._end_of_hello(connection, request_id, visit.hello, self._gate.proved(visit, message))
+
+    def _end_of_hello(
+        self, connection: Connection, request_id: int, hello: HelloRequest, answer: HelloResponse
+    ) -> None:
+        """The last word, and a place for a connection that is taken. One of a client is refused where there is none."""
+        assert self._listener is not None
+        places, peer = self._listener.places, NodeId(hello.node_id)
+        if answer.code is not Code.SUCCESS:
+            connection.send(answer, request_id)
+            self._listener.refuse(connection, answer.message)
+        elif not peer and (full := places.refusal(connection)):
+            connection.send(HelloResponse(code=Code.LEADER_PENDING_FULL, message=full), request_id)
+            connection.give_way(TooMany(full))
+        elif peer:
+            connection.send(answer, request_id)
+            connection.context = Session(peer)
+            places.seat_member(peer, connection)
+            self._peers[peer] += 1
+            self._driver.peer_found(peer)
+        else:
+            connection.send(answer, request_id)
+            connection.context = Session(None)
+            places.seat_client(connection)
             self._clients[connection] = None
             self.used_ms = self._now_ms()
 
@@ -252,8 +261,8 @@ class Front:
 
     def _on_close(self, connection: Connection, error: Exception | None) -> None:
         self._paused.pop(connection, None)
-        session: Session | None = connection.context
-        if session is not None and session.peer is not None:
+        session: Session | Visit | None = connection.context
+        if isinstance(session, Session) and session.peer is not None:
             self._peers[session.peer] -= 1
             if not self._peers[session.peer] and not self._closed:
                 self._driver.peer_lost(session.peer)

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
+from dledger.errors import ConfigError, DLedgerError, StorageError
 from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest, HelloResponse
+from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.messages.membership import Membership
 from dledger.net.handshake import Greeting, Introduction, other_group, other_protocol
+from dledger.net.secret import Secret, Side, read_secret
 from dledger.release import RELEASE
+from dledger.server.enforcement import Enforcement, is_enforced
+from dledger.store.files import Disk
 from dledger.types import NodeId
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A connection that has said hello and must prove the secret."""
+
+    hello: HelloRequest
+    answer: HelloResponse
 
 
 class Gate:
-    """The accepting side of the handshake; `dledger.net.handshake` is the other one."""
+    """The accepting side of the handshake; `dledger.net.handshake` is the other one.
 
-    def __init__(self, group: GroupConfig, node: NodeConfig, environment: Environment = REAL) -> None:
+    Raises:
+        ConfigError: the secret's file is not there, or not a secret's.
+    """
+
+    def __init__(
+        self, group: GroupConfig, node: NodeConfig, disk: Disk, environment: Environment = REAL
+    ) -> None:
         self._group = group
         self._node = node
         self._environment = environment
@@ -26,6 +48,14 @@ class Gate:
         """What the node knows of its group."""
         self.refused: dict[str, str] = {}
         """Why the last connection of each member, by the name that it gave, was not taken; of this life."""
+        self._secret = read_secret(node.secret_file) if node.secret_file else None
+        self._enforcement = Enforcement(disk, node.directory) if self._secret is not None else None
+        if self._secret is None and node.tls is None and is_enforced(disk, node.directory):
+            raise ConfigError(
+                f"{node.directory}: this node's group takes only members that prove its secret: name it (--secret-file)"
+            )
+        self.unproved: dict[NodeId, str] = {}
+        """Members that were taken without a proof, since the group came before secrets: their releases."""
 
     def introduction(self) -> Introduction:
         """What this node says of itself."""
@@ -37,14 +67,26 @@ class Gate:
 
     def to_peer(self, peer: NodeId) -> Greeting:
         """How a connection to another node begins."""
-        return Greeting(self.introduction(), peer=peer, environment=self._environment)
+        return self._greeting(self.introduction(), peer)
 
     def as_client(self, peer: NodeId) -> Greeting:
         """How a connection to another node begins that is asked what clients ask."""
-        return Greeting(replace(self.introduction(), node_id=""), peer=peer, environment=self._environment)
+        return self._greeting(replace(self.introduction(), node_id=""), peer)
+
+    def _greeting(self, own: Introduction, peer: NodeId) -> Greeting:
+        strict = bool(own.node_id) and self._required
+        return Greeting(own, peer=peer, secret=self._found, strict=strict, environment=self._environment)
+
+    @property
+    def _required(self) -> bool:
+        return self._enforcement is not None and self._enforcement.on
+
+    def _found(self, answer: HelloResponse) -> Secret | None:
+        return self._secret
 
     def answer(self, hello: HelloRequest) -> HelloResponse:
-        """The answer to the first frame of a connection; any other code than SUCCESS ends it."""
+        """The answer to the first frame of a connection. Any other code than SUCCESS ends it, and with
+        ``proof_wanted`` it is no session before `proved` says so."""
         code, text = self._judge(hello)
         own = self.introduction()
         if code is not Code.SUCCESS and hello.node_id:
@@ -53,10 +95,53 @@ class Gate:
             self.refused.pop(hello.node_id, None)
         if hello.version == 1:  # whose programs take these four fields and no more
             return HelloResponse(code=code, message=text, group=own.group, node_id=NodeId(own.node_id))
-        return HelloResponse(
+        answer = HelloResponse(
             code=code, message=text, group=own.group, node_id=NodeId(own.node_id), release=RELEASE,
             group_id=own.group_id, members=own.members, ancestors=own.ancestors,
         )  # fmt: skip
+        if code is not Code.SUCCESS or self._secret is None or not (hello.node_id or self._node.clients_prove):
+            return answer
+        answer = replace(answer, nonce=bytes.fromhex(self._environment.unique()), proof_wanted=True)
+        return replace(answer, proof=self._secret.proof(Side.ACCEPTS, hello, answer))
+
+    def proved(self, visit: Visit, message: HelloProof) -> HelloResponse:
+        """The last word on a connection that was asked for its proof."""
+        hello, answer = visit.hello, visit.answer
+        assert self._secret is not None
+        peer = NodeId(hello.node_id)
+        last = replace(answer, proof_wanted=False, proof=b"", nonce=b"")
+        if self._secret.is_proof(message.proof, Side.OPENS, hello, answer):
+            self.unproved.pop(peer, None)
+            return last
+        if message.proof:
+            who = hello.node_id or "this client"
+            text = f"{who} has another secret than {self._node.node_id}: give both the same file"
+            return replace(last, code=Code.ACCESS_DENIED, message=text)
+        if peer and not self._required:
+            if peer not in self.unproved:
+                logger.warning(
+                    "%s proves no secret and is taken all the same, since this group came before secrets: start it "
+                    "with the others' --secret-file, then say 'dledger secret enforce'", peer,
+                )  # fmt: skip
+            self.unproved[peer] = hello.release
+            return last
+        text = (
+            f"{hello.node_id or 'this client'} has no secret to prove, which this group wants: give it the file that "
+            f"{self._node.node_id} has, as secret_file (--secret-file)"
+        )
+        return replace(last, code=Code.ACCESS_DENIED, message=text)
+
+    def status(self) -> dict[str, Any]:
+        """Whether it has a secret, requires one of members, and which members had none to prove."""
+        return {"has": self._secret is not None, "required": self._required, "unproved": sorted(self.unproved)}
+
+    def heed(self, enforced: bool, fail: Callable[[DLedgerError], None]) -> None:
+        """What the group has said: with ``enforced`` no member is taken without a proof, now and after every start."""
+        try:
+            if enforced and self._enforcement is not None:
+                self._enforcement.enforce()
+        except OSError as error:
+            fail(StorageError(f"{self._node.directory}: {error.strerror}"))
 
     def _judge(self, hello: HelloRequest) -> tuple[Code, str]:
         own, members = self._group.group, self._group.members
@@ -75,4 +160,4 @@ class Gate:
         return Code.SUCCESS, ""
 
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "Visit"]

@@ -88,6 +88,7 @@ class NodeServer:
             PortInUse: another process listens on the port.
             PathError: the directory cannot be used.
         """
+        self.gate = Gate(self.group, self.node, self._disk, self._environment)
         self.store: LogStore = open_store(self.group, self.node, self._disk, environment=self._environment)
         try:
             self.checkpoints = Checkpoints(self.node.directory, self._disk)
@@ -104,6 +105,7 @@ class NodeServer:
         self.admissions.start()
         self._apply(self.raft.committed_index)
         self.application.start(self.raft.committed_index)
+        self.gate.heed(self.catalog.secret_enforced, self.driver.fail)
         self.house.start()
         self.scrubber.start()
         self.states.start()
@@ -126,8 +128,7 @@ class NodeServer:
             return Catalog(MemoryTables())
 
     def _build(self) -> None:
-        group, node, store, machine = self.group, self.node, self.store, self._environment
-        gate = self.gate = Gate(group, node, machine)
+        group, node, store, machine, gate = self.group, self.node, self.store, self._environment, self.gate
         self.raft = RaftNode(
             group, node.node_id, store.hard_state, summary_of(store, self.catalog), machine.below, machine.now_ms(),
             node.cache_bytes, store.membership, change_of,
@@ -310,6 +311,7 @@ class NodeServer:
             **self.house.status(),
             "install": self.states.status(),
             "catalog_lost": self._is_lost,
+            "secret": self.gate.status(),
             **self.application.status(),
         }
 
@@ -367,6 +369,7 @@ class NodeServer:
         explain(fact)
 
     def _on_pass(self) -> None:
+        self.gate.heed(self.catalog.secret_enforced, self.driver.fail)
         self.admissions.applied()
         self.linearizable.applied()
         self.reads.applied()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
-from dledger.errors import ConfigError, Unavailable, WrongGroup
+from dledger.errors import AccessDenied, ConfigError, Unavailable, WrongGroup
 from dledger.messages.client import StatusRequest, StatusResponse
 from dledger.messages.install import InstallMessage
 from dledger.messages.peer import PeerMessage
@@ -80,7 +80,7 @@ class Peers:
         """
         try:
             rpc = await Rpc.open(self._addresses()[peer], self._gate.as_client(peer), self._limits, ASK_S, self._tls)
-        except (WrongGroup, ConfigError) as error:
+        except (WrongGroup, ConfigError, AccessDenied) as error:
             raise Unavailable(f"{peer}: {error}") from None
         try:
             answer, _ = await rpc.ask(StatusRequest(), (), ASK_S)

@@ -1,0 +1,49 @@
+"""``dledger secret``: what tells a group's members from strangers where there is no TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dledger.cli.common import group_options, open_client
+from dledger.errors import ConfigError, PathError
+
+
+@click.group()
+def secret() -> None:
+    """The secret that the nodes of a group share."""
+
+
+@secret.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def create(file: Path) -> None:
+    """Make a secret in FILE, readable for this user alone. Copy it to each node's machine."""
+    from dledger.net.secret import create_secret
+
+    try:
+        create_secret(file)
+    except FileExistsError:
+        raise PathError(f"{file} is there already; name another file, or remove it if no node uses it") from None
+    except OSError as error:
+        raise PathError(f"{file}: {error.strerror}") from None
+    click.echo(f"{file} has a new secret: start every node of the group with --secret-file and a copy of it")
+
+
+@secret.command()
+@group_options
+def enforce(bootstrap: str, timeout: float) -> None:
+    """Take no member any more that does not prove the secret, for ever. New groups do so from the beginning."""
+    with open_client(bootstrap, timeout) as client:
+        states = {str(node): state.get("secret", {}) for node, state in client.status().items()}
+        without = {node for node, state in states.items() if not state.get("has")}
+        without.update(str(node) for state in states.values() for node in state.get("unproved", ()))
+        if without:
+            raise ConfigError(
+                f"{', '.join(sorted(without))} would be shut out: first let it run with the group's --secret-file"
+            )
+        client.enforce_secret()
+    click.echo("every member has to prove the secret now")
+
+
+__all__ = ["secret"]

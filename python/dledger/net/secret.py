@@ -1,0 +1,133 @@
+"""A secret that programs share: the file it is kept in, and the proof, over a connection's hello, that one has it.
+
+The proof is HMAC-SHA256 (RFC 2104) of what both sides said of themselves, their nonces among it, and of the side that
+proves. So a proof is good for one connection, in one direction, of one pair of programs: it can be neither replayed nor
+sent back. It says who is there when a connection begins; what is said later, TLS alone protects.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import os
+import secrets
+import stat
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from dledger.errors import ConfigError
+from dledger.messages.hello import HelloRequest, HelloResponse
+from dledger.wire.packing import pack
+
+LEAST: Final = 32
+"""Bytes of a secret, at least: 32 hexadecimal digits have 128 bits of chance."""
+MOST: Final = 4096
+
+
+class Side(Enum):
+    """Who proves."""
+
+    OPENS = "opens"
+    ACCEPTS = "accepts"
+
+
+class Secret:
+    """The content of a secret file."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def proof(self, side: Side, hello: HelloRequest, answer: HelloResponse) -> bytes:
+        """What the given side sends."""
+        role = "node" if hello.node_id else "client"
+        said = (
+            "dledger hello", hello.version, side.value, role,
+            hello.group, hello.node_id, hello.group_id, hello.nonce,
+            answer.group, answer.node_id, answer.group_id, answer.nonce,
+        )  # fmt: skip
+        return hmac.digest(self._key, pack(said), "sha256")
+
+    def is_proof(self, found: bytes, side: Side, hello: HelloRequest, answer: HelloResponse) -> bool:
+        """Whether it is the other side's, in a time that does not tell where it differs."""
+        return hmac.compare_digest(found, self.proof(side, hello, answer))
+
+
+def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secret:
+    """The secret in a file that this user alone can read, or ``owner`` alone.
+
+    Raises:
+        ConfigError: it is missing, empty or short, or others may read or have put it there; with the way out.
+    """
+    where = Path(path)
+    owner = os.geteuid() if owner is None else owner
+    _refuse_strange_link(where, owner)
+    try:
+        descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        way_out = f": make one with 'dledger secret create {where}'" if error.errno == errno.ENOENT else ""
+        raise ConfigError(f"secret file {where}: {error.strerror}{way_out}") from None
+    try:
+        _refuse_strange_file(where, os.fstat(descriptor), owner)
+        key = os.read(descriptor, MOST + 1).strip()
+    finally:
+        os.close(descriptor)
+    if not LEAST <= len(key) <= MOST:
+        found = "is empty" if not key else f"has {len(key)} bytes"
+        raise ConfigError(
+            f"secret file {where} {found}; a secret has {LEAST} to {MOST}: make one with 'dledger secret create FILE'"
+        )
+    return Secret(key)
+
+
+def _refuse_strange_link(where: Path, owner: int) -> None:
+    try:
+        status = where.lstat()
+    except OSError:
+        return  # opening it says why
+    if stat.S_ISLNK(status.st_mode) and status.st_uid not in (owner, 0):
+        raise ConfigError(
+            f"secret file {where} is a symbolic link of user {status.st_uid}, who may let it point elsewhere: name the "
+            "file itself"
+        )
+
+
+def _refuse_strange_file(where: Path, status: os.stat_result, owner: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"secret file {where} is no regular file")
+    if status.st_uid != owner:
+        raise ConfigError(
+            f"secret file {where} belongs to user {status.st_uid}, not to user {owner}: run this as that user, or "
+            f"'chown {owner} {where}'"
+        )
+    if status.st_mode & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
+        raise ConfigError(
+            f"secret file {where} may be used by others (mode {mode:04o}), so it is no secret: make a new one, or "
+            f"'chmod 600 {where}' if nobody has read it"
+        )
+
+
+def create_secret(path: str | os.PathLike[str]) -> None:
+    """A new secret of 256 bits in a file with mode 0600. Of several programs that do so at once the first one wins, and
+    none ever sees half a secret.
+
+    Raises:
+        FileExistsError: the file is there.
+        OSError: it cannot be made.
+    """
+    where = Path(path)
+    draft = where.with_name(f".{where.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            os.write(descriptor, secrets.token_hex(32).encode() + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.link(draft, where)
+    finally:
+        draft.unlink()
+
+
+__all__ = ["Secret", "Side", "create_secret", "read_secret"]

@@ -1,0 +1,126 @@
+"""What dledger keeps for one Unix user: ``~/.dledger``, which that user alone can enter.
+
+::
+
+    secret          shared by the nodes that this user runs on this machine
+    groups/<name>   for each embedded group of this user's: the directory that it lies in, and its secret with it
+
+The home is that of the system's list of users, whatever HOME says; ``DLEDGER_USER_DIRECTORY`` names another directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Final
+
+from dledger.config import check_name
+from dledger.errors import ConfigError
+from dledger.net.secret import Secret, create_secret, read_secret
+
+GROUP_SECRET: Final = "secret"
+"""The file with an embedded group's secret, in the group's directory."""
+VARIABLE: Final = "DLEDGER_USER_DIRECTORY"
+_OTHERWISE: Final = f"set {VARIABLE} to a directory of this user's"
+_here: dict[str, Path] = {}
+"""Groups that this process has met, for a user without a directory."""
+
+
+def user_directory() -> Path:
+    """The directory, made if it is missing.
+
+    Raises:
+        ConfigError: there is no such place, or others may enter it; with the way out.
+    """
+    path = _place()
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        status = path.lstat()
+    except OSError as error:
+        raise ConfigError(f"{path}, where dledger keeps what is this user's: {error.strerror}; {_OTHERWISE}") from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise ConfigError(
+            f"{path} is no directory of user {os.geteuid()}'s (it belongs to user {status.st_uid}); {_OTHERWISE}"
+        )
+    if status.st_mode & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
+        raise ConfigError(f"{path} may be entered by others (mode {mode:04o}): 'chmod 700 {path}'")
+    return path
+
+
+def _place() -> Path:
+    if chosen := os.environ.get(VARIABLE):
+        return Path(chosen).absolute()
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir, ".dledger")
+    except KeyError:
+        raise ConfigError(f"user {os.geteuid()} has no home directory; {_OTHERWISE}") from None
+
+
+def note_group(group: str, directory: Path) -> None:
+    """Remember where an embedded group lies, for every program of this user's that meets its nodes.
+
+    Raises:
+        ConfigError: it cannot be kept; programs must then be told the group's secret file.
+    """
+    _here[group] = directory
+    entry = user_directory() / "groups" / group
+    try:
+        entry.parent.mkdir(mode=0o700, exist_ok=True)
+        if entry.is_file() and entry.read_bytes() == os.fsencode(directory):
+            return
+        draft = entry.with_name(f".{group}.{os.getpid()}")
+        draft.write_bytes(os.fsencode(directory))
+        draft.replace(entry)
+    except OSError as error:
+        raise ConfigError(f"{entry}: {error.strerror}; {_OTHERWISE}") from None
+
+
+def forget_group(group: str) -> None:
+    """The group is gone for good."""
+    _here.pop(group, None)
+    with contextlib.suppress(OSError, ConfigError):
+        (_place() / "groups" / group).unlink()
+
+
+def group_secret(group: str) -> Secret | None:
+    """The secret of an embedded group of this user's; None where none is known. Root may have anybody's.
+
+    Raises:
+        ConfigError: there is one, and it is no secret any more.
+    """
+    directory = _here.get(group)
+    if directory is None:
+        try:
+            check_name("group", group)
+            directory = Path(os.fsdecode((user_directory() / "groups" / group).read_bytes()))
+        except (OSError, ConfigError):
+            return None
+    path = directory / GROUP_SECRET
+    try:
+        owner = path.stat().st_uid
+    except OSError:
+        return None
+    return read_secret(path, None if os.geteuid() else owner)
+
+
+def user_secret() -> Path:
+    """The file with this user's secret, made by the first program that wants it.
+
+    Raises:
+        ConfigError: it cannot be kept.
+    """
+    path = user_directory() / "secret"
+    if not path.exists():
+        try:
+            with contextlib.suppress(FileExistsError):  # another node was first
+                create_secret(path)
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}; {_OTHERWISE}") from None
+    return path
+
+
+__all__ = ["GROUP_SECRET", "forget_group", "group_secret", "note_group", "user_directory", "user_secret"]
