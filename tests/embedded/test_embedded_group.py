@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import textwrap
@@ -24,6 +25,7 @@ from dledger.embedded.ports import free_ports
 from dledger.embedded.process import ProcessId
 from dledger.errors import ConfigError, PathError, PortInUse, Unavailable, WrongGroup
 from dledger.net.address import split_address
+from dledger.net.secret import read_secret
 
 pytestmark = pytest.mark.cluster
 SMALL: dict[str, Any] = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
@@ -409,25 +411,63 @@ def test_node_that_cannot_start_does_not_keep_the_others_from_serving(
         append(servers, "b")
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_joins_a_running_group_and_cannot_start_a_stopped_one(tmp_path: Path, log_path: Path) -> None:
-    """Without the right to write anything into the directory."""
-    for parent in (tmp_path, *tmp_path.parents[:-1]):
-        parent.chmod(parent.stat().st_mode | 0o055)
-    script = """
-        import encodings.idna, os  # whatever is loaded late comes now: that user may not be able to read it
-        from dledger.errors import PathError
-        os.setuid(65534)
+STRANGER = """
+    from dledger.errors import DLedgerError
+    for what in (lambda c: c.topics(), lambda c: c.append("t", b"theirs"), lambda c: c.delete_topic("t"),
+                 lambda c: next(iter(c.read("t", 0, 0, 1)))):
         try:
-            with Client(connect_path(sys.argv[1])) as client:
-                client.append("t", b"theirs")
-        except PathError as error:
-            print(error)
+            with Client(sys.argv[1]) as client:
+                what(client)
+            print("done")
+        except DLedgerError as error:
+            print(type(error).__name__, error.definite, "takes only programs that have its secret" in str(error))
+"""
+
+
+def test_a_program_without_the_groups_secret_neither_reads_nor_appends_nor_deletes(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It knows the ports, as every user of the machine may."""
+    with EmbeddedGroup(log_path, **SMALL) as group:
+        append(group.bootstrap_servers, "ours")
+        with monkeypatch.context() as patch:
+            patch.setenv("DLEDGER_USER_DIRECTORY", str(tmp_path / "another user"))
+            with application(STRANGER, group.bootstrap_servers) as theirs:
+                assert [line_of(theirs) for _ in range(4)] == ["AccessDenied True True"] * 4
+        assert values(group.bootstrap_servers) == ["ours"]
+
+
+def test_any_program_of_the_owner_finds_the_secret_by_the_addresses_alone(log_path: Path) -> None:
+    script = """
+        with Client(sys.argv[1]) as client:
+            client.append("t", b"theirs")
+            print("done")
     """
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
         append(group.bootstrap_servers, "ours")
-        with application(script, str(log_path)) as theirs:
-            assert line_of(theirs) == ""
+        with application(script, group.bootstrap_servers) as second:
+            assert line_of(second) == "done"
         assert values(group.bootstrap_servers) == ["ours", "theirs"]
-    with application(script, str(log_path)) as theirs:
-        assert "this user may not; change the permissions" in line_of(theirs)
+
+
+def test_what_a_group_keeps_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with EmbeddedGroup(path, replicas=1, **SMALL) as group:
+        append(group.bootstrap_servers, "ours")
+        modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in (path, *path.iterdir(), *path.glob("n0/node.*"))}
+    assert {name for name, mode in modes.items() if mode & 0o077} == set()
+    assert {"secret", "group.json", ".lock", "n0", "node.log", "node.pid"} <= set(modes)
+
+
+def test_a_group_of_the_release_before_gets_its_secret_and_modes_at_its_next_start(log_path: Path) -> None:
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        append(group.bootstrap_servers, "before")
+    (log_path / "secret").unlink()
+    (log_path / "n0" / "secrets").unlink()
+    (log_path / ".lock").chmod(0o666)
+    (log_path / "n0").chmod(0o755)
+    with EmbeddedGroup(log_path, **SMALL) as group:
+        assert values(group.bootstrap_servers) == ["before"]
+        assert read_secret(log_path / "secret")
+        assert stat.S_IMODE((log_path / ".lock").stat().st_mode) == 0o600
+        assert stat.S_IMODE((log_path / "n0").stat().st_mode) == 0o700

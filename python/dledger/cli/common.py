@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT_S: Final = 15.0
-FILE_VARIABLES: Final = {
+TLS_VARIABLES: Final = {
     "tls_ca": "DLEDGER_TLS_CA",
     "tls_certificate": "DLEDGER_TLS_CERTIFICATE",
     "tls_key": "DLEDGER_TLS_KEY",
-    "secret_file": "DLEDGER_SECRET_FILE",
 }
+FILE_VARIABLES: Final = {**TLS_VARIABLES, "secret_file": "DLEDGER_SECRET_FILE"}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 

@@ -15,6 +15,7 @@ import resource
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,9 @@ from dledger.embedded.probe import ask_to_lead
 from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config
 from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
 from dledger.net import run
+from dledger.net.user_directory import forget_group
 from dledger.server.main import tune_interpreter
+from dledger.server.membership_secret import with_secret
 from dledger.server.node import NodeServer
 from dledger.types import NodeId
 
@@ -85,6 +88,8 @@ class Watch:
             await asyncio.sleep(WATCH_S)
             self._pid_file.touch()
             if self._home.place() != self._place:
+                if not self._home.path.exists():
+                    forget_group(self._addresses.file.group)
                 return "the directory was moved or deleted"
             if self._server.client_requests != self._used:
                 self._used = self._server.client_requests
@@ -117,6 +122,10 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
         raise ConfigError(f"{home.group_file} is missing; start the group with EmbeddedGroup")
     group = group_config(file.group, file.members, file.settings)
     node = node_config(node_id, home.node_directory(node_id), file.addresses[node_id], file.settings)
+    if file.named:
+        node = with_secret(node, file.addresses)
+    else:
+        node = replace(node, secret_file=str(home.secret_file), clients_prove=True)
     addresses = Addresses(home, file)
     tune_interpreter()
     server = NodeServer(group, node, addresses)
@@ -180,7 +189,7 @@ def say(answer: dict[str, object]) -> None:
 
 def log_instead_of(descriptor: int, log: Path) -> None:
     """Close the way to the starter; whatever is printed goes to the log."""
-    fresh = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    fresh = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(fresh, descriptor)
     os.close(fresh)
 
@@ -195,6 +204,7 @@ def take_own_limits() -> None:
 
 def main() -> None:
     """The process's entry."""
+    os.umask(0o077)  # what a group keeps is for its owner alone
     os.closerange(3, 65536)  # descriptors of the starter's that it did not mean to share
     home, node_id = Home(sys.argv[1]), NodeId(sys.argv[2])
     os.chdir(home.path)  # relative paths cannot surprise, and the starter's directory may be unmounted

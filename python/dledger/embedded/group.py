@@ -16,7 +16,7 @@ from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.home import LOG_FILE, Home
 from dledger.embedded.probe import ask_all, wait_for_leader
 from dledger.embedded.process import ProcessId, application_pid, is_descendant
-from dledger.embedded.settings import check_replicas, check_settings, tls_of
+from dledger.embedded.settings import check_group_settings, check_replicas, tls_of
 from dledger.embedded.start import DRAIN_TIMEOUT_S, Wish, join_group, start_nodes, stop_group, stop_nodes
 from dledger.errors import ConfigError, PathError, Unavailable
 from dledger.types import NodeId, Role
@@ -62,7 +62,7 @@ class EmbeddedGroup:
     def __init__(self, path: str | os.PathLike[str], replicas: int | None = None, **settings: Any) -> None:
         if replicas is not None:
             check_replicas(replicas)
-        check_settings(settings)
+        check_group_settings(settings)
         self._home = Home(path)
         self._wish = Wish(User(ProcessId.of(os.getpid()), holds=True), settings, replicas)
         self._held = False
@@ -231,7 +231,7 @@ def connect_path(
     """
     if replicas is not None:
         check_replicas(replicas)
-    check_settings(settings)
+    check_group_settings(settings)
     home = Home(path)
     wish = Wish(User(ProcessId.of(application_pid()), holds=False), settings, replicas, create)
     file, started = join_group(home, wish)

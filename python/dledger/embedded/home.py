@@ -3,6 +3,7 @@
 ::
 
     <path>/group.json      what the group is: identity, members, addresses, settings, users
+    <path>/secret          what its nodes and clients prove to one another; readable for the owner alone
     <path>/.lock           held (flock) while somebody starts, joins or ends the group
     <path>/.used           touched while clients use any node; its age is how long nobody has
     <path>/n0/node.pid     the process of node n0, which holds a flock on this file as long as it lives
@@ -28,6 +29,8 @@ from typing import Final
 from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.process import ProcessId, reap
 from dledger.errors import PathError, Unavailable
+from dledger.net.secret import create_secret
+from dledger.net.user_directory import GROUP_SECRET
 from dledger.types import NodeId
 
 GROUP_FILE: Final = "group.json"
@@ -91,7 +94,24 @@ class Home:
         if self.path.exists() and not self.path.is_dir():
             raise PathError(f"{self.path} is a file; name a directory for the group")
         with path_errors(self.path, "create the directory"):
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def secret_file(self) -> Path:
+        return self.path / GROUP_SECRET
+
+    def make_secret(self) -> None:
+        """A group of a release before secrets gets its own too. Call with the lock held. Raises `PathError`."""
+        with path_errors(self.path, "make the group's secret"), suppress(FileExistsError):
+            create_secret(self.secret_file)
+
+    def make_node_directory(self, node_id: NodeId) -> None:
+        """For the owner alone, whatever it was before. Raises `PathError`."""
+        directory = self.node_directory(node_id)
+        with path_errors(directory, "create the node's directory"):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            if directory.stat().st_mode & 0o077:
+                directory.chmod(0o700)
 
     def place(self) -> str:
         """Which directory this is, whatever its name; empty when it is gone."""
@@ -121,7 +141,8 @@ class Home:
         """Put a new group.json in place of the old one; a crash leaves one or the other. Call with the lock held."""
         temporary = self.path / (GROUP_FILE + ".new")
         with path_errors(self.path, "write group.json"):
-            with open(temporary, "wb") as out:
+            temporary.unlink(missing_ok=True)
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
                 out.write(file.encode())
                 out.flush()
                 os.fsync(out.fileno())
@@ -164,14 +185,12 @@ class Home:
 
     def _open_lock(self) -> int:
         lock = self.path / LOCK_FILE
-        try:
-            return os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-        except PermissionError:
-            with path_errors(self.path, "open the lock"):
-                return os.open(lock, os.O_RDONLY)  # another user's group: a lock needs no right to write
-        except OSError:
-            with path_errors(self.path, "create the lock"):
-                raise
+        with path_errors(self.path, "create the lock"):
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        status = os.fstat(descriptor)
+        if status.st_mode & 0o077 and status.st_uid == os.geteuid():  # made so that others could hold it for ever
+            os.fchmod(descriptor, 0o600)
+        return descriptor
 
     # -- nodes
 
@@ -262,7 +281,7 @@ class Home:
             try:
                 os.utime(used)
             except FileNotFoundError:
-                used.touch()
+                used.touch(mode=0o600)
 
     def unused_s(self) -> float:
         """Seconds since somebody last used any node; 0 when that is not known."""
@@ -283,10 +302,10 @@ class PidFile:
     def __init__(self, home: Home, node_id: NodeId) -> None:
         self._home = home
         self._node_id = node_id
-        directory = home.node_directory(node_id)
-        with path_errors(directory, "create the node's directory"):
-            directory.mkdir(exist_ok=True)
-            self._descriptor = os.open(directory / PID_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        home.make_node_directory(node_id)
+        path = home.node_directory(node_id) / PID_FILE
+        with path_errors(path, "make the file"):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def acquire(self, ending_s: float, living_s: float = 1.0) -> bool:
         """Take the hold; False when another process of this node has it and keeps it.

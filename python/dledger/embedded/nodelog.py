@@ -45,7 +45,7 @@ class BoundedLog(logging.Handler):
         if os.fstat(self._descriptor).st_size < self._max_bytes:
             return
         self._path.replace(self._path.with_name(self._path.name + ".1"))
-        fresh = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        fresh = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(fresh, self._descriptor)
         os.close(fresh)
 

@@ -14,6 +14,7 @@ from dledger.messages.codes import Code
 from dledger.net.blocking import BlockingConnection, Lost
 from dledger.net.handshake import Greeting, Introduction
 from dledger.net.tls import client_context
+from dledger.net.user_directory import group_secret
 from dledger.types import NodeId, Role
 from dledger.wire import Limits, Message
 
@@ -50,7 +51,7 @@ def ask_to_lead(leader_address: str, group: str, node_id: NodeId, tls: Tls | Non
 
 
 def _question(address: str, group: str, request: Message, timeout_s: float, tls: Tls | None) -> Message | None:
-    greeting = Greeting(Introduction(group=group))
+    greeting = Greeting(Introduction(group=group), secret=lambda answer: group_secret(answer.group))
     try:
         connection = BlockingConnection(address, greeting, _LIMITS, timeout_s, client_context(tls))
     except (Unavailable, WrongGroup, AccessDenied, ConfigError):  # the last one: TLS files that are not there

@@ -160,7 +160,7 @@ def spawn_python(module: str, arguments: list[str], stdout: int, log_file: Path)
         file_actions=[
             (os.POSIX_SPAWN_DUP2, stdout, 1),
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, str(log_file), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_OPEN, 2, str(log_file), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
         ],
         setsid=True,
         setsigmask=(),

@@ -30,6 +30,7 @@ _DECIDED: Final = {
     "port": "the group itself (a free port, kept in group.json)",
     "parent_pid": "the group itself (the calling program)",
     "accept_loss": "an operator, by 'dledger serve --accept-loss'",
+    "clients_prove": "the group itself (they do)",
 }
 _GROUP_FIELDS: Final = tuple(f.name for f in fields(GroupConfig))
 _NODE_FIELDS: Final = tuple(f.name for f in fields(NodeConfig))
@@ -65,6 +66,13 @@ def check_settings(settings: dict[str, Any]) -> None:
     members = (NodeId("n0"),)
     group_config("check", members, {k: v for k, v in settings.items() if k != "preferred_leaders"})
     client_context(node_config(NodeId("n0"), Path(), "127.0.0.1:1", settings).tls)  # its files are there
+
+
+def check_group_settings(settings: dict[str, Any]) -> None:
+    """`check_settings` of a whole group, which makes its secret itself."""
+    if "secret_file" in settings:
+        raise ConfigError("setting 'secret_file' is decided by the group itself (its directory has one); leave it out")
+    check_settings(settings)
 
 
 def check_replicas(replicas: int) -> int:
@@ -172,6 +180,7 @@ __all__ = [
     "IDLE_TIMEOUT_MS",
     "REPLICAS",
     "REPLICAS_DEFAULT",
+    "check_group_settings",
     "check_join",
     "check_replicas",
     "check_settings",

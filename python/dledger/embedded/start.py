@@ -20,8 +20,9 @@ from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
 from dledger.embedded.process import reap, spawn_python, this_host
 from dledger.embedded.settings import REPLICAS_DEFAULT, check_join, default_of, tls_of
-from dledger.errors import DLedgerError, PathError, PortInUse, StorageError, Unavailable
+from dledger.errors import ConfigError, DLedgerError, PathError, PortInUse, StorageError, Unavailable
 from dledger.net.address import split_address
+from dledger.net.user_directory import note_group
 from dledger.types import NodeId
 
 logger = logging.getLogger("dledger.embedded")
@@ -61,21 +62,50 @@ def join_group(home: Home, wish: Wish) -> tuple[GroupFile, bool]:
         home.create()
     file = home.read()
     if file is not None and _nothing_to_do(home, file, wish):
+        _note(home, file)
         return file, False
     if file is None and not wish.create:
         raise PathError(f"{home}: there is no group in this directory; name another one, or write to it first")
     with home.lock():
         file = home.read()
         file = _new_group(home, wish) if file is None else _existing_group(home, file, wish)
+        if not file.named and not home.secret_file.exists():
+            _end_old_release(home, file, wish)
+            home.make_secret()
         file = _write_if_changed(home, home.add_user(file, wish.user))
+        _note(home, file)
         missing = [node for node in file.local if not home.node(node).running]
         if not wish.user.holds:
             missing = _without_hopeless(home, file, missing)
         return start_nodes(home, file, missing), bool(missing)
 
 
+def _note(home: Home, file: GroupFile) -> None:
+    """Let all programs of this user's find the group's secret by its name."""
+    if file.named:
+        return
+    try:
+        note_group(file.group, home.path)
+    except ConfigError as error:
+        logger.warning("other programs must be told secret_file=%s: %s", home.secret_file, error)
+
+
+def _end_old_release(home: Home, file: GroupFile, wish: Wish) -> None:
+    """A group without a secret is of release 0.1.0. Its nodes understand nothing of what is said today."""
+    running = [node for node in file.local if home.node(node).running]
+    others = [user.process.pid for user in file.live_users() if user.process != wish.user.process]
+    if running and others:
+        raise errors.ConfigError(
+            f"{home}: nodes of dledger 0.1.0 run here, and programs of that release use them: end these first "
+            f"(processes {', '.join(map(str, others))})"
+        )
+    stop_nodes(home, running)
+
+
 def _nothing_to_do(home: Home, file: GroupFile, wish: Wish) -> bool:
     """The usual case, without a lock: all nodes run, this program is known, and it asks for nothing else."""
+    if not file.named and not home.secret_file.exists():
+        return False
     states = {node: home.node(node) for node in file.local}
     wanting = [
         node
@@ -263,8 +293,7 @@ def _spawn(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | None]
     """Start processes and collect each one's first word."""
     pending: dict[int, tuple[NodeId, int]] = {}
     for node in nodes:
-        with path_errors(home.node_directory(node), "create the node's directory"):
-            home.node_directory(node).mkdir(exist_ok=True)
+        home.make_node_directory(node)
         read_end, write_end = os.pipe()
         log = home.node_directory(node) / LOG_FILE
         pid = spawn_python("dledger.embedded.child", [str(home), node], write_end, log)
