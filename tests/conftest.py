@@ -51,13 +51,17 @@ def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """``issue(*names, authority=None)``: the three settings of TLS, for a certificate with these names (127.0.0.1
-    without any) of ``authority``, or of one that nobody else knows."""
+    """``issue(*names, authority=None, nodes=...)``: the three settings of TLS, for a certificate with these names
+    (127.0.0.1 without any), for these nodes, of ``authority``, or of one that nobody else knows."""
     import trustme  # loads a large library, for few tests
+    from cryptography.x509 import UniformResourceIdentifier as uri
 
-    def make(*names: str, authority: Any = None) -> dict[str, str]:
+    def make(*names: str, authority: Any = None, nodes: tuple[str, ...] = ("n0", "n1", "n2")) -> dict[str, str]:
         authority = authority or trustme.CA()
-        own = authority.issue_cert(*(names or ("127.0.0.1",)))
+        with pytest.MonkeyPatch.context() as patch:
+            known = trustme._identity_string_to_x509
+            patch.setattr(trustme, "_identity_string_to_x509", lambda name: uri(name) if "://" in name else known(name))
+            own = authority.issue_cert(*(names or ("127.0.0.1",)), *(f"dledger://node/{node}" for node in nodes))
         parts = {
             "tls_ca": authority.cert_pem.bytes(),
             "tls_certificate": b"".join(part.bytes() for part in own.cert_chain_pems),

@@ -81,7 +81,7 @@ class Port:
         self.heard.append(message)
         self.heard_one.set()
         if isinstance(message, HelloRequest):
-            connection.send(HelloResponse(code=Code.SUCCESS, group="g"), request_id)
+            connection.send(HelloResponse(code=Code.SUCCESS, group="g", node_id=NodeId("n0")), request_id)
         elif isinstance(message, AppendRequest):
             batch = FetchedBatch(base_offset=0, count=1, size=len(payload), crc=0)
             pieces = [payload[at : at + 50_000] for at in range(0, len(payload), 50_000)]

@@ -190,7 +190,7 @@ class Pipeline:
         assert self._greeting is not None
         assert self._hello is not None
         try:
-            words = self._greeting.answered(message)
+            words = self._greeting.answered(message, connection.peer_nodes)
         except DLedgerError as error:
             self._hello.set_exception(error)
             return

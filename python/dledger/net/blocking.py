@@ -14,6 +14,7 @@ from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.net.address import split_address, tune
 from dledger.net.handshake import Greeting
+from dledger.net.tls import nodes_of
 from dledger.types import Buffer
 from dledger.wire import Frame, FrameReader, Limits, Message, decode, encode
 
@@ -71,10 +72,12 @@ class BlockingConnection:
             raise
 
     def _greet(self, greeting: Greeting, deadline: float) -> HelloResponse:
+        sock = self._socket
+        certified = nodes_of(sock.getpeercert()) if isinstance(sock, ssl.SSLSocket) else None
         words: HelloRequest | HelloProof | None = greeting.hello
         while words is not None:
             self.send(words, deadline=deadline)
-            words = greeting.answered(self.receive(deadline)[1])
+            words = greeting.answered(self.receive(deadline)[1], certified)
         assert greeting.welcome is not None
         return greeting.welcome
 

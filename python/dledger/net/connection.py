@@ -19,6 +19,7 @@ from dledger.net.handlers import Handlers, OnClose, OnConnection, OnFrame, grow_
 from dledger.net.inflow import PRESSED_READ_BYTES, Inflow
 from dledger.net.outgoing import WRITE_HIGH_BYTES, Outgoing
 from dledger.net.seldom import Seldom
+from dledger.net.tls import nodes_of
 from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, decode
 
 log = logging.getLogger("dledger.net")
@@ -238,6 +239,13 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         self._handlers.on_close(self, self._error or exc)
 
     # the owner's side
+
+    @property
+    def peer_nodes(self) -> set[str] | None:
+        """The nodes that the other side's certificate is for; None without TLS."""
+        if self._transport is None or self._transport.get_extra_info("sslcontext") is None:
+            return None
+        return nodes_of(self._transport.get_extra_info("peercert"))
 
     @property
     def is_kept_waiting(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,8 +68,8 @@ class Greeting:
         self._secret = secret
         self._strict = strict
 
-    def answered(self, answer: Any) -> HelloProof | None:
-        """What to send next, if anything.
+    def answered(self, answer: Any, certified: Set[str] | None = None) -> HelloProof | None:
+        """What to send next, if anything. ``certified``: the nodes that the other side's certificate is for, under TLS.
 
         Raises:
             WrongGroup: it is another group's node, or another node of the group.
@@ -85,6 +85,11 @@ class Greeting:
             raise WrongGroup(f"{answer.node_id} answers where {self._peer} should: is an address wrong?")
         if text := other_group(self._own, answer):
             raise WrongGroup(text)
+        if certified is not None and answer.node_id not in certified:
+            raise AccessDenied(
+                f"it says that it is node {answer.node_id}, and its certificate, which is for "
+                f"{', '.join(sorted(certified)) or 'no node'}, has no URI dledger://node/{answer.node_id}"
+            )
         if answer.proof_wanted and not self._asked:
             self._asked = True
             return self._prove(answer)

@@ -176,7 +176,7 @@ class PeerLink:
         if greeting is None or greeting.welcome is not None or self._newest is not connection:
             return  # peers answer nothing but a hello
         try:
-            words = greeting.answered(message)
+            words = greeting.answered(message, connection.peer_nodes)
         except DLedgerError as error:
             self._refused(connection, str(error))
             connection.close()

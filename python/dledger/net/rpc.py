@@ -45,7 +45,7 @@ class Rpc:
         try:
             while words is not None:
                 answer, _ = await rpc.ask(words, (), timeout_s)
-                words = greeting.answered(answer)
+                words = greeting.answered(answer, rpc.peer_nodes)
         except Lost as error:
             rpc.abort()
             raise Unavailable(no_welcome(address, str(error), tls)) from None
@@ -58,6 +58,10 @@ class Rpc:
         assert greeting.welcome is not None
         rpc.welcome = greeting.welcome
         return rpc
+
+    @property
+    def peer_nodes(self) -> set[str] | None:
+        return self._connection.peer_nodes if self._connection is not None else None
 
     @property
     def usable(self) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
+from typing import Any, Final
 
 from dledger.config import Tls
 from dledger.errors import ConfigError
@@ -28,6 +30,38 @@ def client_context(tls: Tls | None) -> ssl.SSLContext | None:
         ConfigError: as `server_context`.
     """
     return None if tls is None else _context(ssl.PROTOCOL_TLS_CLIENT, tls)
+
+
+NODE_URI: Final = "dledger://node/"
+
+
+def nodes_of(certificate: Mapping[str, Any] | None) -> set[str]:
+    """The ids of the nodes that a certificate, as `ssl` gives it once it is verified, is for: its URIs
+    ``dledger://node/n1``. One without any is a client's."""
+    names = certificate.get("subjectAltName", ()) if certificate else ()
+    uris = [value for kind, value in names if kind == "URI"]
+    return {uri.removeprefix(NODE_URI) for uri in uris if uri.startswith(NODE_URI)}
+
+
+def check_own_certificate(tls: Tls, node_id: str) -> None:
+    """A node's own certificate must be for it.
+
+    Raises:
+        ConfigError: it is another's, or a client's; with the command that makes a request for the right one.
+    """
+    try:
+        certificate = ssl._ssl._test_decode_cert(tls.certificate)  # type: ignore[attr-defined]
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"tls_certificate {tls.certificate!r}: {error}") from None
+    found = nodes_of(certificate)
+    if node_id not in found:
+        whose = f"for node {', '.join(sorted(found))}" if found else "a client's"
+        raise ConfigError(
+            f"tls_certificate {tls.certificate!r} is {whose}, not for node {node_id}: have one signed with the URI "
+            f"{NODE_URI}{node_id}: openssl req -new -key {tls.key} -subj /CN={node_id} -addext "
+            f"'subjectAltName=DNS:HOST,URI:{NODE_URI}{node_id}' (IP:ADDRESS where others use an address), which the "
+            "authority signs by openssl x509 -req -copy_extensions copy"
+        )
 
 
 def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:

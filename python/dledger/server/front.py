@@ -213,7 +213,7 @@ class Front:
             connection.pause_reading()
 
     def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
-        answer = self._gate.answer(message)
+        answer = self._gate.answer(message, connection.peer_nodes)
         if answer.proof_wanted:
             connection.context = Visit(message, answer)
             connection.send(answer, request_id)

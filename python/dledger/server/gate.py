@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.messages.membership import Membership
 from dledger.net.handshake import Greeting, Introduction, other_group, other_protocol
 from dledger.net.secret import Secret, Side, read_secret
+from dledger.net.tls import check_own_certificate
 from dledger.release import RELEASE
 from dledger.server.enforcement import Enforcement, is_enforced
 from dledger.store.files import Disk
@@ -48,6 +49,8 @@ class Gate:
         """What the node knows of its group."""
         self.refused: dict[str, str] = {}
         """Why the last connection of each member, by the name that it gave, was not taken; of this life."""
+        if node.tls is not None:
+            check_own_certificate(node.tls, node.node_id)
         self._secret = read_secret(node.secret_file) if node.secret_file else None
         self._enforcement = Enforcement(disk, node.directory) if self._secret is not None else None
         if self._secret is None and node.tls is None and is_enforced(disk, node.directory):
@@ -84,10 +87,13 @@ class Gate:
     def _found(self, answer: HelloResponse) -> Secret | None:
         return self._secret
 
-    def answer(self, hello: HelloRequest) -> HelloResponse:
+    def answer(self, hello: HelloRequest, certified: Set[str] | None = None) -> HelloResponse:
         """The answer to the first frame of a connection. Any other code than SUCCESS ends it, and with
-        ``proof_wanted`` it is no session before `proved` says so."""
+        ``proof_wanted`` it is no session before `proved` says so. ``certified``: the nodes that the other side's
+        certificate is for, under TLS."""
         code, text = self._judge(hello)
+        if code is Code.SUCCESS and hello.node_id and certified is not None and hello.node_id not in certified:
+            code, text = Code.ACCESS_DENIED, _not_certified(hello.node_id, certified)
         own = self.introduction()
         if code is not Code.SUCCESS and hello.node_id:
             self.refused[hello.node_id] = text
@@ -158,6 +164,11 @@ class Gate:
         if text := other_group(self.introduction(), hello):
             return Code.UNKNOWN_GROUP, text
         return Code.SUCCESS, ""
+
+
+def _not_certified(node_id: str, certified: Set[str]) -> str:
+    whose = f"is for {', '.join(sorted(certified))}" if certified else "is a client's"
+    return f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one that it shows {whose}"
 
 
 __all__ = ["Gate", "Visit"]
