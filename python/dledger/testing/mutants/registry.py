@@ -9,6 +9,7 @@ from dledger.testing.mutants.caller_bugs import BATCHES, CALLERS, EMBEDDED
 from dledger.testing.mutants.core_bugs import CORE
 from dledger.testing.mutants.edge_bugs import EDGES
 from dledger.testing.mutants.file_bugs import FILES
+from dledger.testing.mutants.identity_bugs import IDENTITY
 from dledger.testing.mutants.limit_bugs import LIMITS
 from dledger.testing.mutants.member_bugs import MEMBERS
 from dledger.testing.mutants.node_bugs import CATALOG, CLIENT, SERVER, STORE
@@ -23,6 +24,7 @@ from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
     *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD, *LIMITS,
+    *IDENTITY,
     *BROKER, *MEMBERS,
     *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING,
 )  # fmt: skip

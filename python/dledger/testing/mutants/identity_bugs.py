@@ -1,0 +1,85 @@
+"""Bugs by which a stranger gets in; nodes of the simulator have no secrets and no certificates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dledger.testing.mutants.plant import Mutant
+
+PROOFS: Final = "tests/net/test_secret.py"
+MEMBERS_PROVE: Final = "tests/server/test_server_secret.py"
+CERTIFICATES: Final = "tests/server/test_server_identity.py"
+EMBEDDED_GROUPS: Final = "tests/embedded/test_embedded_group.py"
+
+IDENTITY: Final = (
+    Mutant(
+        "identity-proof-not-compared", "D6", "server.gate", "Gate.proved",
+        "if self._secret.is_proof(message.proof, Side.OPENS, hello, answer):",
+        "if message.proof:",
+        "any bytes pass for a member's proof of the secret",
+        MEMBERS_PROVE,
+    ),
+    Mutant(
+        "identity-role-not-bound", "D6", "net.secret", "Secret.proof",
+        "hello.group, hello.node_id, hello.group_id, hello.nonce,",
+        "hello.group, hello.group_id, hello.nonce,",
+        "the proof of one member, or of a client, is good for another member",
+        PROOFS,
+    ),
+    Mutant(
+        "identity-reflection", "D6", "net.secret", "Secret.proof",
+        "side.value, role,",
+        "role,",
+        "a node's own proof, sent back to it, passes for a member's",
+        PROOFS,
+    ),
+    Mutant(
+        "identity-old-proof", "D6", "server.gate", "Gate.answer",
+        "nonce=bytes.fromhex(self._environment.unique()), proof_wanted=True",
+        "nonce=bytes(16), proof_wanted=True",
+        "a proof that was overheard once opens another connection",
+        MEMBERS_PROVE,
+    ),
+    Mutant(
+        "identity-node-not-proved", "D6", "net.handshake", "Greeting._prove",
+        "if not secret.is_proof(answer.proof, Side.ACCEPTS, self.hello, answer):",
+        "if not answer.proof:",
+        "whoever listens at a member's address passes for that member",
+        PROOFS,
+    ),
+    Mutant(
+        "identity-uri-not-checked", "D6", "server.gate", "Gate.answer",
+        "and hello.node_id not in certified:",
+        "and not certified:",
+        "one node's certificate is good for every node",
+        CERTIFICATES,
+    ),
+    Mutant(
+        "identity-address-not-checked", "D6", "net.handshake", "Greeting.answered",
+        "if certified is not None and answer.node_id not in certified:",
+        "if certified is not None and not certified:",
+        "the node at an address is not the one that its certificate names",
+        CERTIFICATES,
+    ),
+    Mutant(
+        "identity-enforcement-forgotten", "D6", "server.enforcement", "Enforcement.enforce",
+        "self._slots.write_both(_REQUIRED)",
+        "self._slots.payload = _REQUIRED",
+        "after a restart a node takes members without a proof again",
+        MEMBERS_PROVE,
+    ),
+    Mutant(
+        "identity-new-store-takes-all", "D6", "server.enforcement", "Enforcement.__init__",
+        "_OPTIONAL if came_before else _REQUIRED",
+        "_OPTIONAL",
+        "a new node takes members without a proof until its group tells it otherwise",
+        MEMBERS_PROVE,
+    ),
+    Mutant(
+        "identity-lock-for-all", "D6", "embedded.home", "Home._open_lock",
+        "os.fchmod(descriptor, 0o600)",
+        "os.fchmod(descriptor, 0o644)",
+        "another user can hold the lock of a group of the release before for ever",
+        EMBEDDED_GROUPS,
+    ),
+)
