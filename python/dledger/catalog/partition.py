@@ -49,18 +49,19 @@ class Partition:
     """Offsets and rows of one partition. All but `begin_row` and `begin_offset` are equal on every node."""
 
     __slots__ = (
-        "_cursors", "_factory", "_table", "begin_offset", "begin_row", "bytes", "lateness", "name", "newest_schema",
-        "newest_us", "next_offset", "rows", "rows_crc", "topic",
+        "_cursors", "_factory", "_number_in_topic", "_table", "_topic_id", "begin_offset", "begin_row", "bytes",
+        "lateness", "newest_schema", "newest_us", "next_offset", "rows", "rows_crc", "topic",
     )  # fmt: skip
 
     def __init__(
         self, factory: TableFactory, topic: str, topic_id: int, number: int, newest_schema: int = RAW
     ) -> None:
-        self._factory = factory
-        self._cursors: dict[int, int] = {}  # where readers will go on: offset -> row, so that they need no search
+        self._factory = factory  # nothing is made here: a command opens up to 10,000 partitions in one turn
+        self._cursors: dict[int, int] | None = None  # where readers go on: offset -> row, so that they need no search
         self._table: Table | None = None  # opened with the first row: a topic may have many idle partitions
         self.topic = topic
-        self.name = table_name(topic_id, number)
+        self._topic_id = topic_id
+        self._number_in_topic = number
         self.next_offset = 0
         self.rows = 0
         self.rows_crc = 0  # over all rows, so that nodes whose rows differ have different digests
@@ -70,6 +71,10 @@ class Partition:
         self.begin_row = 0
         self.begin_offset = 0
         self.newest_schema = newest_schema  # of its topic; here too, because every batch is held against it
+
+    @property
+    def name(self) -> str:
+        return table_name(self._topic_id, self._number_in_topic)
 
     @property
     def table(self) -> Table:
@@ -150,13 +155,16 @@ class Partition:
             end_offset = self.next_offset
         if offset >= end_offset and offset >= self.begin_offset:
             return []
-        row = self._cursors.get(offset, -1)
+        cursors = self._cursors
+        if cursors is None:
+            cursors = self._cursors = {}
+        row = cursors.get(offset, -1)
         if row < self.begin_row:
             row = self._row_of(offset)
         found = self._collect(row, end_offset, max_bytes)
-        if len(self._cursors) >= MAX_CURSORS:
-            del self._cursors[next(iter(self._cursors))]
-        self._cursors[found[-1].base_offset + found[-1].count] = row + len(found)
+        if len(cursors) >= MAX_CURSORS:
+            del cursors[next(iter(cursors))]
+        cursors[found[-1].base_offset + found[-1].count] = row + len(found)
         return found
 
     def _collect(self, row: int, end_offset: int, max_bytes: int) -> list[BatchRef]:

@@ -26,6 +26,9 @@ log = logging.getLogger("dledger.net")
 
 TURN_FRAMES: Final = 128
 """Frames of one connection that are handed out in one turn of the loop: then it is the others' turn."""
+TURN_BYTES: Final = 256 << 10
+"""Bytes of one client that are taken before it is the others' turn. Where a read fills its buffer, libuv reads again at
+once, up to 32 times: megabytes of one connection's commands would be carried out while all others wait."""
 SHUTDOWN_S: Final = 1.0
 """How long a connection under TLS that is closed waits for the other side to close it too, which may be silent."""
 
@@ -66,6 +69,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         self._holds = 0
         """What `Inflow` has noted."""
         self._asked = self._seen_asked = 0
+        self._turn_bytes = 0
         self._read_paused = False
         self._frames: list[Frame] = []
         self._again: asyncio.Handle | None = None
@@ -102,6 +106,12 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received += nbytes
+        self._turn_bytes += nbytes
+        self._take_in(nbytes)
+        if self._turn_bytes >= TURN_BYTES:
+            self._end_turn()
+
+    def _take_in(self, nbytes: int) -> None:
         reader = self._reader
         try:
             if reader.wanted is not None:
@@ -116,6 +126,13 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
             self.fail(error)
         if self._inflow is not None and (self._holds or reader.in_frame):
             self._note(self._inflow)
+
+    def _end_turn(self) -> None:
+        """Read on in the loop's next turn."""
+        self._turn_bytes = 0
+        if self._accepted and not self.is_member and self._again is None and not self.closing:
+            self._again = self._loop.call_soon(self._dispatch_again)
+            self._read_or_not()
 
     def _note(self, inflow: Inflow) -> None:
         """Let the budget know what is here and not taken."""

@@ -115,6 +115,8 @@ class Writes:
         self._gathered: list[Waiter] = []
         self._gathered_bytes = 0
         self._waiting: dict[Index, Waiter] = {}
+        self._timed = 0
+        """Commands among those that wait which begin or end a time-out."""
         self._sweep_ms = 0
         self._between: asyncio.TimerHandle | None = None
 
@@ -130,9 +132,7 @@ class Writes:
     def _nothing_timed_waits(self) -> bool:
         """Whether this node leads, with all that earlier leaders committed, and has no command under way that begins a
         time-out."""
-        waiting = (*self._waiting.values(), *self._gathered)
-        is_leader = self._driver.raft.role is Role.LEADER
-        return is_leader and self.caught_up and not any(isinstance(waiter.command, TIMED) for waiter in waiting)
+        return self._driver.raft.role is Role.LEADER and self.caught_up and not self._timed
 
     # --- requests -----------------------------------------------------------------------------------------------
 
@@ -183,6 +183,8 @@ class Writes:
         gathered = self._gathered
         gathered.append(waiter)
         waiter.held = True
+        if waiter.command is not None and isinstance(waiter.command, TIMED):
+            self._timed += 1
         self.held_bytes += waiter.size + WAITER_BYTES
         self._gathered_bytes += waiter.size
         if len(gathered) == 1:
@@ -338,6 +340,8 @@ class Writes:
         if waiter.held:
             waiter.held = False
             self.held_bytes -= waiter.size + WAITER_BYTES
+            if waiter.command is not None and isinstance(waiter.command, TIMED):
+                self._timed -= 1
             self._on_relief()
 
     def _answer(

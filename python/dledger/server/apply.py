@@ -11,6 +11,7 @@ from typing import Final
 from dledger.batch.header import BODY_HEADER_SIZE, BODY_MAGIC, BodyHeader, Kind, decode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
 from dledger.errors import CorruptEntry, ProtocolError
+from dledger.messages.command import AddPartitions, CreateTopic
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.raft.node import RaftNode
 from dledger.rocketmq.append_hook import read_stored
@@ -22,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 CHUNK_ENTRIES: Final = 512
 """Entries applied before the loop looks at its sockets again."""
+MUCH: Final = (CreateTopic, AddPartitions)
+MANY_PARTITIONS: Final = 1000
+"""A command that opens more of them takes milliseconds: it is the last one of its pass."""
 READ_BYTES: Final = 4 << 20
 """Bytes read at once from the store for entries that are not cached any more."""
 
@@ -115,15 +119,18 @@ class Applier:
     def _apply(self, entries: tuple[Entry, ...]) -> None:
         try:
             for entry in entries:
-                self._apply_one(entry)
+                if self._apply_one(entry):
+                    break
         except Exception as error:  # an order that cannot be, or the topic index's disk
             self._stopped = True  # what failed once is never tried again (D2)
             self._on_failure(error)
             return
         self._on_pass()
 
-    def _apply_one(self, entry: Entry) -> None:
+    def _apply_one(self, entry: Entry) -> bool:
+        """Whether that was so much work that the rest of the pass is left for the loop's next turn."""
         catalog = self.catalog
+        is_much = False
         header: BodyHeader | None = None
         result: DataResult | CommandResult | None = None
         if entry.magic == MAGIC_NORMAL:
@@ -144,8 +151,10 @@ class Applier:
                 catalog.apply_other(entry.index)
             else:
                 result = catalog.apply_command(entry.index, command)
+                is_much = isinstance(command, MUCH) and command.partitions > MANY_PARTITIONS
         self.applied_pos = entry.end_pos
         self._on_applied(entry, result)
+        return is_much
 
     def _apply_other(self, entry: Entry) -> None:
         """A leader's NOOP, another program's entry, or a message of a RocketMQ commit log, in whatever group it is."""

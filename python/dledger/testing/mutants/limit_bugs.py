@@ -78,6 +78,27 @@ LIMITS: Final = (
         "tests/net/test_connection.py",
     ),
     Mutant(
+        "megabytes-have-every-turn", "B35", "net.connection", "Connection.buffer_updated",
+        "if self._turn_bytes >= TURN_BYTES:",
+        "if self._turn_bytes < 0:",
+        "megabytes that have come on one connection are served before anybody else's request",
+        "tests/net/test_connection.py",
+    ),
+    Mutant(
+        "partitions-have-every-turn", "B35", "server.apply", "Applier._apply",
+        "if self._apply_one(entry):",
+        "if self._apply_one(entry) and not entries:",
+        "100,000 partitions are opened while everybody waits",
+        "tests/server/test_server_turns.py",
+    ),
+    Mutant(
+        "timed-for-ever", "D10", "server.appends", "Writes._release",
+        "self._timed -= 1",
+        "self._timed -= 0",
+        "after the first stage or session catalog time never steps forward again",
+        "tests/server/test_server_turns.py",
+    ),
+    Mutant(
         "poison-is-taken", "B35", "server.appends", "Writes.append",
         "if header.codec:",
         "if header.count < 0:",
