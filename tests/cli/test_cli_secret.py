@@ -103,6 +103,20 @@ def test_node_that_other_machines_can_reach_wants_a_secret(tmp_path: Path) -> No
     assert not (tmp_path / "n0").exists()
 
 
+def test_clients_name_the_secret_where_they_are_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "secret")
+    assert dledger("secret", "create", path).returncode == 0
+    options = ("--secret-file", path, "--set", "clients_prove=true")
+    with nodes(free_ports("127.0.0.1", 1), tmp_path, *options) as servers:
+        with Client(servers, secret_file=path) as client:
+            client.create_topic("t")
+        refused = dledger("topics", "list", "-b", servers)
+        assert refused.returncode == 2
+        assert "takes only programs that have its secret" in refused.stderr
+        monkeypatch.setenv("DLEDGER_SECRET_FILE", path)
+        assert dledger("topics", "list", "-b", servers).returncode == 0
+
+
 def test_no_member_is_shut_out_by_mistake(tmp_path: Path) -> None:
     """A group of one has no member to know, and so no secret."""
     with nodes(free_ports("127.0.0.1", 1), tmp_path) as servers:

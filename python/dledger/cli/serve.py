@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -55,14 +54,12 @@ def serve(
         NodeConfig,
         {
             **of_node, "node_id": NodeId(self_id), "directory": directory, "host": host or own_host, "port": port,
-            "accept_loss": accept_loss,
+            "accept_loss": accept_loss, "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
         },
     )
     from dledger.server.main import run_node
     from dledger.server.membership_secret import with_secret
 
-    if secret_file is not None:
-        node_config = replace(node_config, secret_file=str(secret_file.absolute()))
     allow_all_files()
     run_node(group_config, with_secret(node_config, addresses), lambda: addresses)
 
