@@ -27,6 +27,7 @@ from dledger.raft.leader import Leader
 from dledger.raft.ready import ReadDone, Ready
 from dledger.testing.checkers.notation import parse
 from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.view import Memory
 from dledger.types import Index, NodeId, Position, Role, Term
 
 Group = Any  # the fixture of conftest
@@ -387,6 +388,40 @@ def test_i7_a_commit_that_counts_a_lost_disk_in_whose_place_another_was_admitted
     group.watch.lost_disk("n1")
     group.nodes["n0"].machine.admission.bind(Index(0), {NodeId("n0"): 0, NodeId("n1"): 7, NodeId("n2"): 0}.items())
     assert "['n0']" in breaks("I7", group.commit, "n0", 1)
+
+
+def test_i7_a_commit_that_counts_a_machine_in_whose_place_another_was_admitted_is_found(group: Group) -> None:
+    """The former machine is there, and has the entry."""
+    group.lead("n0", 1)
+    entries = group.entries(1, 2)
+    group.append("n0", entries)
+    group.append("n1", entries)
+    group.nodes["n0"].machine.admission.bind(Index(0), {NodeId("n0"): 0, NodeId("n1"): 7, NodeId("n2"): 0}.items())
+    assert "['n0']" in breaks("I7", group.commit, "n0", 1)
+
+
+def test_i7_a_commit_counts_what_a_machine_has_that_is_away(group: Group) -> None:
+    group.lead("n0", 1)
+    entries = group.entries(1, 2)
+    group.append("n0", entries)
+    group.watch.ended("n1")
+    former = group.watch.exchanged("n1", Memory())
+    group.nodes["n1"] = group.start("n1", term=1)
+    group.append("n1", entries)
+    group.watch.ended("n1")
+    group.watch.exchanged("n1", former)
+    group.commit("n0", 1)
+
+
+def test_i8_a_disk_that_comes_back_owes_its_votes(group: Group) -> None:
+    save(group, "n0", 2, "n1")
+    send(group, vote("n0", "n1", 2))
+    group.watch.ended("n0")
+    former = group.watch.exchanged("n0", Memory())
+    group.start("n0", term=0, voted_for=None)
+    group.watch.ended("n0")
+    group.watch.exchanged("n0", former)
+    breaks("I8", lambda: group.start("n0", term=2, voted_for=None))
 
 
 def test_i7_a_core_that_takes_more_for_durable_than_its_store_is_found(group: Group) -> None:

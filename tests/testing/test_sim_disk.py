@@ -61,6 +61,21 @@ def test_disk_knows_after_every_change_what_its_files_take() -> None:
     assert len(seen) > 500
 
 
+def test_machine_that_comes_back_has_what_it_had_also_what_was_not_synced() -> None:
+    _, disk = plugged()
+    path = ROOT / "a"
+    disk.open(path, create=True).pwritev([b"before"], 0)
+    former = disk.exchange()
+    assert not disk.exists(path)
+    disk.open(path, create=True).pwritev([b"new"], 0)
+    new = disk.exchange(former)
+    assert disk.open(path).pread(10, 0) == b"before"
+    disk.cut_power()
+    disk.exchange(new)
+    assert disk.open(path).pread(10, 0) == b"new"
+    assert disk.used == 3
+
+
 def test_disk_that_is_to_be_full_late_is_so_when_a_file_grows_and_not_before() -> None:
     _, disk = plugged()
     file = disk.open(ROOT / "f", create=True)

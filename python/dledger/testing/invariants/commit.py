@@ -74,21 +74,19 @@ class Commits:
 def _holds(index: int, term: int | None, view: View | None, memory: Memory, counted: Callable[[int], bool]) -> bool:
     """Whether that entry is on the node's disk for sure; a node that is down has what it had when it went.
 
-    What a disk had when it was lost counts while the committing leader counts that disk's incarnation (``counted``). It
-    is one of the minority of disks that a group may lose: its node said that it had the entry while it had it, and
-    nobody can tell the leader that the disk was lost just before there was a majority and not just after.
+    A disk counts while the committing leader counts its incarnation (``counted``), and so does one that was lost or is
+    away: it is one of the minority of disks that a group may lose. Its node said that it had the entry while it had it,
+    and nobody can tell the leader that the disk was lost just before there was a majority and not just after.
     """
     if view is not None:
-        if index < view.begin or (index <= view.synced() and view.terms.at(index) == term):
+        has = index < view.begin or (index <= view.synced() and view.terms.at(index) == term)
+        if has and counted(view.machine.admission.incarnation):
             return True
     elif index <= memory.durable and memory.log.at(index) == term:
         return True
-    lost = memory.before
-    while lost is not None:
-        if index <= lost.durable and lost.log.at(index) == term and counted(lost.incarnation):
-            return True
-        lost = lost.before
-    return False
+    return any(
+        index <= other.durable and other.log.at(index) == term and counted(other.incarnation) for other in memory.others
+    )
 
 
 class Offsets:

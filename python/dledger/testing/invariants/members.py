@@ -7,7 +7,7 @@ the one that changes is not counted for that entry (see `dledger.raft.admission`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from dledger.messages.membership import Membership
 from dledger.raft.ready import Fact
@@ -24,6 +24,8 @@ class Members:
 
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
+        self.on_change: Callable[[View], None] = lambda view: None
+        """Told when a node counts others than before, or has another admission in its log."""
         self._bound: dict[int, Bound] = {}
         """By the entry that says so, of those that some node has taken."""
 
@@ -40,13 +42,14 @@ class Members:
                 self._admitted(view, membership)
         elif before.founded:
             raise Broken("I17", f"{view} has forgotten who counts, after {before}")
+        self.on_change(view)
 
     @staticmethod
     def fact(view: View, fact: Fact, memories: Mapping[str, Memory]) -> None:
         """A leader says that a member has less than it had acknowledged: only where its disk was exchanged."""
         if fact.event == "follower_lost_data":
             peer = str(dict(fact.about)["node"])
-            if memories[peer].before is None:
+            if not memories[peer].others:
                 raise Broken("I17", f"{view} takes {peer} for one that lost data, whose disk nobody touched: {fact}")
 
     def _founded(self, view: View, views: Iterable[View]) -> None:

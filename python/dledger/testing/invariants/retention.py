@@ -60,7 +60,7 @@ class Retention:
         for name, memory in memories.items():
             other = views.get(name)
             has = memory.durable if other is None else other.synced()
-            if has < last and memory.before is None and not waited:
+            if has < last and not memory.others and not waited:
                 raise Broken("I15", f"{view} lets entries up to {last} go, {name} has none behind {has}")
         held_from, hold_ms = view.held_from, node.retention_ms + node.hold_retention_ms
         if held_from is not None and held_from < begin and not (is_tight or may_go(hold_ms, node.hold_retention_bytes)):

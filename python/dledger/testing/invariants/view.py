@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class Memory:
     """What a node said or did in any of its lives on one disk."""
 
-    __slots__ = ("before", "begin", "durable", "ever_committed", "incarnation", "log", "saved_term", "votes")
+    __slots__ = ("begin", "durable", "ever_committed", "incarnation", "log", "others", "saved_term", "votes")
 
-    def __init__(self, before: Memory | None = None) -> None:
-        self.before = before
-        """Of the disk that was lost before this one; None: this is the first."""
+    def __init__(self) -> None:
+        self.others: tuple[Memory, ...] = ()
+        """Of the member's other disks: those that were lost, and those that are away. Empty: it never had another."""
         self.incarnation = 0
         """Under which its last life answered."""
         self.saved_term: int = NO_TERM

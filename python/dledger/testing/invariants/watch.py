@@ -92,7 +92,14 @@ class Watch:
 
     def lost_disk(self, node_id: NodeId) -> None:
         """A fault took the disk of a node that is down, or put an older one in its place: it owes nothing."""
-        self.memories[node_id] = Memory(self.memories[node_id])
+        self.exchanged(node_id, Memory())
+
+    def exchanged(self, node_id: NodeId, memory: Memory) -> Memory:
+        """A node that is down has another disk, of which ``memory`` is known; what is known of the former one."""
+        former = self.memories[node_id]
+        memory.others = (former, *(other for other in former.others if other is not memory))
+        self.memories[node_id] = memory
+        return former
 
     # --- what happens -------------------------------------------------------------------------------------------
 

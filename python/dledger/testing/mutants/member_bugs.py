@@ -18,7 +18,6 @@ MEMBERS: Final = (
         "None if self.pending is not None and self.pending.node == node else self.membership.of(node)",
         "self.membership.of(node)",
         "the former incarnation counts until the admission is known to be committed",
-        _TESTS,
     ),
     Mutant(
         "admission-in-one-step",

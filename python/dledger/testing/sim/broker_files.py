@@ -113,6 +113,12 @@ class HostFiles:
         """Another disk is in its place."""
         self.replace({})
 
+    def exchange(self, tree: dict[Path, bytes | None]) -> dict[Path, bytes | None]:
+        """Another machine is in its place, which has these files; those of this one, as they were written."""
+        here = {path: None if path.is_dir() else path.read_bytes() for path in sorted(self.root.rglob("*"))}
+        self.replace(tree)
+        return here
+
     def replace(self, tree: dict[Path, bytes | None]) -> None:
         """These files, all of them durable, are there now and no others; None: a folder."""
         shutil.rmtree(self.root)

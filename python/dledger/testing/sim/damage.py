@@ -33,6 +33,8 @@ class Damage:
         """Node -> copies of its disk, made now and then."""
         self.replaced: list[Node] = []
         """Nodes that have another disk, and have to be admitted."""
+        self.in_turns: list[Node] = []
+        """Nodes with two machines, one of which is in the other's place; see `dledger.testing.sim.replaced`."""
         self._settled: dict[str, int] = {}
         """Node -> an index up to which its log was durable and committed a while ago."""
 
@@ -108,23 +110,37 @@ class Damage:
         self._world.counts.bite("bit rot")
         return f"byte {place} of {path.parent.name}/{path.name} of {node.name} rots"
 
+    def victim(self) -> Node | None:
+        """A node whose disk may be lost now, if there is one: a group has to begin with the disks that it has."""
+        node = self._rng.pick(self._unlucky) if self._unlucky else None
+        may_go = node is not None and self._settled.get(node.name, -1) >= 0 and node not in self.in_turns
+        return node if may_go else None
+
+    def is_another(self, node: Node) -> None:
+        """It has another disk than before, under another incarnation, and an operator has to admit that."""
+        self._settled.pop(node.name, None)
+        if node not in self.replaced:
+            self.replaced.append(node)
+
+    def is_former(self, node: Node) -> None:
+        """It has a disk again in whose place another one was, or is to be, admitted; no operator admits this one."""
+        self._settled.pop(node.name, None)
+        if node in self.replaced:
+            self.replaced.remove(node)
+
     def replace(self, older: bool) -> str:
         """A node loses power, and comes back with an empty disk or an older copy of its own."""
-        if not self._unlucky:
-            return ""
-        node = self._rng.pick(self._unlucky)
-        images = self._images.get(node.name, [])
-        if self._settled.get(node.name, -1) < 0 or (older and not images):  # a group has to begin with the disks it has
+        node = self.victim()
+        images = self._images.get(node.name, []) if node is not None else []
+        if node is None or (older and not images):
             return ""
         image = self._rng.pick(images) if older else {}
         node.kill(power=True)
         node.disk.put_back(image)
         node.disk.rotten = True
-        self._settled.pop(node.name, None)
         if self._world.watch is not None:
             self._world.watch.lost_disk(node.name)
-        if node not in self.replaced:
-            self.replaced.append(node)
+        self.is_another(node)
         self._world.counts.bite("older disk" if older else "empty disk")
         return f"gives {node.name} {'an older copy of its disk' if older else 'an empty disk'}"
 

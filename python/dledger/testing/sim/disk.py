@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -35,6 +36,21 @@ class Beside(Protocol):
 
     def empty(self) -> None:
         """Another disk is in its place."""
+
+    def exchange(self, tree: dict[Path, bytes | None]) -> dict[Path, bytes | None]:
+        """Another machine is, with these files; None: a folder. Those that were there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What one machine has in its disk and its memory; see `SimDisk` for the fields."""
+
+    names: dict[Path, Inode]
+    durable_names: dict[Path, Inode]
+    pending_names: list[tuple[Path, Path | None, Inode | None]]
+    boots: int
+    rotten: bool
+    beside: dict[Path, bytes | None]
 
 
 class SimDisk(MemoryDisk):
@@ -208,6 +224,17 @@ class SimDisk(MemoryDisk):
     def image(self) -> dict[Path, bytes]:
         """What a copy of the disk would hold that is made now, with the power off."""
         return {path: bytes(inode.durable) for path, inode in self.durable_names.items()}
+
+    def exchange(self, files: Files | None = None) -> Files:
+        """Another machine, empty or with these files, is in the place of this one; the files of this one. What its
+        system has not written yet stays in its memory."""
+        there = Files({}, {}, [], self.boots + 1, True, {}) if files is None else files
+        beside = self.beside.exchange(there.beside) if self.beside is not None else {}
+        here = Files(self.names, self.durable_names, self.pending_names, self.boots, self.rotten, beside)
+        self.names, self.durable_names, self.pending_names = there.names, there.durable_names, there.pending_names
+        self.boots, self.rotten = there.boots, there.rotten
+        self.layout += 1
+        return here
 
     def put_back(self, image: dict[Path, bytes]) -> None:
         """Another disk, with these files, is in its place."""

@@ -11,6 +11,8 @@ from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.deposed import FAULT as DEPOSED
 from dledger.testing.sim.deposed import Deposed
 from dledger.testing.sim.loop import MS, US
+from dledger.testing.sim.replaced import FAULT as MACHINE_BACK
+from dledger.testing.sim.replaced import Replaced
 from dledger.testing.sim.workload import Operator, Workload
 
 YEAR_US: Final = 365 * 24 * 3600 * 1_000_000
@@ -28,6 +30,7 @@ class Nemesis:
         self._counts = world.counts
         self._damage = Damage(world, group)
         self._deposed = Deposed(world, group, workload)
+        self._replaced = Replaced(world, group, self._damage)
         self._operator: Operator | None = None
         plan = world.plan
         strikes: dict[str, Callable[[], None]] = {
@@ -52,6 +55,7 @@ class Nemesis:
             "empty disk": lambda: self._replace_disk(older=False),
             "older disk": lambda: self._replace_disk(older=True),
             DEPOSED: self._depose,
+            MACHINE_BACK: self._bring_back,
         }
         self._strikes = [(kind, strike) for kind, strike in strikes.items() if plan.has(kind)]
 
@@ -104,6 +108,7 @@ class Nemesis:
         weather.least_ns, weather.most_ns = 100 * US, 2 * MS
         world.plan.bad_luck = 0
         self._deposed.stop()
+        self._replaced.stop()
         network.heal_all()
         self.group.restart_ms = (1, 50)
         for node in self.group.nodes:
@@ -295,6 +300,11 @@ class Nemesis:
 
     def _replace_disk(self, older: bool) -> None:
         if done := self._damage.replace(older):
+            self._tell(done)
+            self._operate()
+
+    def _bring_back(self) -> None:
+        if done := self._replaced.strike():
             self._tell(done)
             self._operate()
 
