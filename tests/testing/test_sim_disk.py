@@ -160,3 +160,16 @@ def test_a_write_that_went_astray_before_the_mark_speaks_of_it_is_put_right_when
     found = {at: chr(byte) for at, byte in enumerate(inode.written) if byte}
     assert found == dict(zip([*range(512, 517), *range(700, 705)], "earlylater", strict=True))
     assert (inode.durable == inode.written) is synced
+
+
+def test_power_that_goes_in_the_middle_of_a_sync_takes_what_was_under_way() -> None:
+    _, disk = plugged()
+    path = ROOT / "a"
+    file = disk.open(path, create=True)
+    disk.fsync_dir(ROOT)
+    file.pwritev([b"data"], 0)
+    disk.on_kill = disk.cut_power
+    disk.kill_in, disk.kill_part = 1, "a"
+    with pytest.raises(ProcessKilled):
+        file.fdatasync()
+    assert bytes(disk.content(path)) in {b"", bytes(4), b"data"}

@@ -85,6 +85,8 @@ class Inode:
 
     def drop_sync(self, flight: Flight) -> None:
         """Its process has died: what it was to write still is to be written."""
+        if flight not in self.flights:
+            return  # its system has died too, and took it along
         self.flights.remove(flight)
         self.resized |= flight.resized
         self.dirty |= flight.sectors
