@@ -173,3 +173,14 @@ def test_power_that_goes_in_the_middle_of_a_sync_takes_what_was_under_way() -> N
     with pytest.raises(ProcessKilled):
         file.fdatasync()
     assert bytes(disk.content(path)) in {b"", bytes(4), b"data"}
+
+
+def test_a_write_that_went_astray_takes_nothing_back_of_what_a_sync_covers() -> None:
+    _, disk = plugged()
+    path = ROOT / "00000000000000000000"
+    file = disk.open(path, create=True)
+    file.pwritev([bytes(2048)], 0)
+    file.fdatasync()
+    disk.misdirect["data"].append(-512)
+    file.pwritev([b"astray"], 1024)
+    disk.witness(ROOT, 0, 1024)
