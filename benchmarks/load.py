@@ -16,9 +16,11 @@ from dledger.batch.records import encode_batch
 from dledger.messages.broker import PutMessageRequest, PutMessageResponse
 from dledger.messages.client import AppendRequest, AppendResponse
 from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest
+from dledger.messages.hello import HelloResponse
 from dledger.net.connection import Connection, Handlers, connect
+from dledger.net.handshake import Greeting, Introduction
 from dledger.net.loop import run
+from dledger.net.user_directory import group_secret
 from dledger.wire import Limits
 from dledger.wire.codec import encode
 
@@ -58,8 +60,9 @@ class Generator:
     ) -> None:
         self._body, self._in_flight, self._seconds = body, in_flight, seconds
         self._request, self._answer = request, answer
+        self._greeting = Greeting(Introduction(), secret=lambda answer: group_secret(answer.group))
         self._sent: dict[int, float] = {}
-        self._next = 0
+        self._next = 2
         self.latencies: list[float] = []
         self.last = 0.0
 
@@ -68,12 +71,7 @@ class Generator:
         self._finished = asyncio.get_running_loop().create_future()
         handlers = Handlers(on_frame=self._answered, on_close=self._closed)
         self._connection = await connect(address, handlers, Limits(header_bytes=1 << 20, payload_bytes=1 << 20), 5)
-        self._connection.send(HelloRequest(), 1)
-        self._next = 2
-        self._started = time.perf_counter()
-        self._until = self._started + self._seconds
-        for _ in range(self._in_flight):
-            self._send()
+        self._connection.send(self._greeting.hello, 1)
         await self._finished
         self._connection.close()
         await self._connection.wait_closed()
@@ -84,7 +82,20 @@ class Generator:
         self._connection.send_frame(encode(self._request, self._next, self._body))
         self._next += 1
 
+    def _begin(self) -> None:
+        self._started = time.perf_counter()
+        self._until = self._started + self._seconds
+        for _ in range(self._in_flight):
+            self._send()
+
     def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        if isinstance(message, HelloResponse):
+            proof = self._greeting.answered(message)
+            if proof is not None:
+                connection.send(proof, 1)
+            else:
+                self._begin()
+            return
         if not isinstance(message, self._answer):
             return
         now = time.perf_counter()
