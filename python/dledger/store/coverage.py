@@ -1,7 +1,7 @@
 """Which bytes of a file a sync covers: it began after they were written, and it has ended without an error.
 
 For disks of tests, which see to it that a store calls nothing durable but such bytes: `dledger.store.memory_disk`, and
-`dledger.testing.watched_disk` for real files.
+`dledger.testing.counted.disk` for real files.
 """
 
 from __future__ import annotations
@@ -90,16 +90,27 @@ class Coverage:
         return bool(self._open)
 
 
-def uncovered(files: Iterable[tuple[Path, Coverage]], directory: Path, begin: int, end: int) -> str:
-    """What is wrong with calling the bytes [begin, end) durable, of those that the files of ``directory`` hold which
-    are named by the place of their first byte; "" when nothing is."""
+def first_uncovered(
+    files: Iterable[tuple[Path, Coverage]], directory: Path, begin: int, end: int
+) -> tuple[Path, int] | None:
+    """The first of the bytes [begin, end) that no sync covers, as its file and its place there; None: all are covered.
+    The files that count are those of ``directory`` which are named by the place of their first byte."""
+    places = []
     for path, coverage in files:
         if begin < end and coverage and path.parent == directory and path.name.isdecimal():
             start = int(path.name)
-            first = coverage.open_in(begin - start, end - start)
-            if first is not None:
-                return f"{path}: no sync covers byte {first}, but {begin} to {end} are called durable"
-    return ""
+            place = coverage.open_in(begin - start, end - start)
+            if place is not None:
+                places.append((path, place))
+    return min(places, default=None)
+
+
+def uncovered(files: Iterable[tuple[Path, Coverage]], directory: Path, begin: int, end: int) -> str:
+    """What is wrong with calling the bytes [begin, end) durable; "" when nothing is. See `first_uncovered`."""
+    first = first_uncovered(files, directory, begin, end)
+    if first is None:
+        return ""
+    return f"{first[0]}: no sync covers byte {first[1]}, but {begin} to {end} are called durable"
 
 
 def found(text: str) -> Uncovered:

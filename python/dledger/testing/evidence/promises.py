@@ -14,15 +14,15 @@ class Coverage:
     missing: str
 
 
-SIM, MUTANTS, SCHEDULES, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS, JUDGES, STRANGERS = (
+SIM, MUTANTS, SCHEDULES, CRASHES, FLIPS, ERRORS, CHAOS, MATRIX, AVAILABILITY, JOB_KILLS, JUDGES, STRANGERS, COUNTED = (
     "sim", "mutants", "schedules", "crash states", "byte flips", "disk errors", "chaos", "partition matrix",
-    "availability", "job kills", "judges", "strangers",
+    "availability", "job kills", "judges", "strangers", "counted bench",
 )  # fmt: skip
 """Names of campaigns."""
 
 PROMISES: Final[dict[str, Coverage]] = {
     "P1": Coverage(
-        (SIM, MUTANTS, SCHEDULES, CRASHES, ERRORS, CHAOS),
+        (SIM, MUTANTS, SCHEDULES, CRASHES, ERRORS, CHAOS, COUNTED),
         "no power plug was pulled: power loss rests on a model of the disk, in the simulator, in the crash states and "
         "in chaos, which undoes or tears what no sync covers in the files of real nodes; "
         "a member that cuts an entry of which its disk has lost data and index, and stops with its leader before it "

@@ -24,6 +24,9 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
         "judge these",
         "consumer groups, schemas and topics: their calls are in no history",
     ),
+    "counted bench": (
+        "cuts of the log, repairs and elections: the load is that of sound nodes, all of which stay up",
+    ),
     "mutants": (
         "bugs that nobody thought of; a bug that a test named for it finds says that this test works, and no more",
     ),

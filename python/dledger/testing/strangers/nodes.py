@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from dledger.client import Client
 from dledger.config import format_peers
@@ -30,7 +30,8 @@ class Nodes:
         names = [NodeId(f"n{number}") for number in range(count)]
         ports = free_ports("127.0.0.1", count)
         self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
-        self._folder = folder
+        self.folder = folder
+        """Of stores and logs."""
         self._processes: dict[NodeId, subprocess.Popen[bytes]] = {}
 
     @property
@@ -39,13 +40,17 @@ class Nodes:
 
     def start(self, name: NodeId) -> None:
         """Start one of them."""
-        line = [
+        line = self.command(name)
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def command(self, name: NodeId) -> list[str]:
+        """What runs one of them."""
+        return [
             sys.executable, "-m", "dledger", "serve", "--self-id", name, "--peers", format_peers(self.addresses),
-            "--group", GROUP, "--dir", str(self._folder / name), "--set", "segment_bytes=67108864",
+            "--group", GROUP, "--dir", str(self.folder / name), "--set", "segment_bytes=67108864",
             "--set", "index_file_bytes=8388608", "--set", "disk_full_ratio=1", "--set", "disk_warn_ratio=1",
         ]  # fmt: skip
-        with (self._folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def stop(self, name: NodeId) -> None:
         """End one of them as an operator does."""
@@ -57,7 +62,7 @@ class Nodes:
             process.kill()
             process.wait()
 
-    def __enter__(self) -> Nodes:
+    def __enter__(self) -> Self:
         for name in self.addresses:
             self.start(name)
         self.until_led()
@@ -77,7 +82,7 @@ class Nodes:
                 if len(found) == len(self.addresses) and len(leaders) == 1 and "" not in leaders:
                     return
             time.sleep(0.2)
-        raise Unavailable(f"no leader of {self.bootstrap_servers} within {START_S:g} s; logs are in {self._folder}")
+        raise Unavailable(f"no leader of {self.bootstrap_servers} within {START_S:g} s; logs are in {self.folder}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for name in list(self._processes):
@@ -108,4 +113,4 @@ class Nodes:
 
     def log_lines(self) -> int:
         """Lines in the logs of all nodes."""
-        return sum(path.read_bytes().count(b"\n") for path in self._folder.glob("*.log"))
+        return sum(path.read_bytes().count(b"\n") for path in self.folder.glob("*.log"))
