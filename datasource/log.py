@@ -9,11 +9,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from dledger.client import Client, Span
 from dledger.client.pool import shared_client
+from dledger.client.results import Lineage
 from dledger.datasource.offsets import Positions
 from dledger.datasource.options import Options, need_group
 from dledger.datasource.planning import Piece
 from dledger.datasource.rows import Body
-from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailable
+from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailable, WrongGroup
 from dledger.messages.client import OffsetKind, TopicInfo
 
 T = TypeVar("T")
@@ -29,12 +30,16 @@ class Address:
     """Client settings."""
     local_to: str = ""
     """Host of a group that listens on loopback, which only that host can reach."""
+    group_id: str = ""
+    """Of the group for which a task was planned: numbers of topics and offsets mean nothing in another one."""
 
     def client(self) -> Client:
         """This process's client for the group.
 
         Raises:
             ConfigError: the group listens on another machine's loopback.
+
+        Its calls raise WrongGroup where another group is at these addresses.
         """
         if self.local_to and self.local_to != platform.node():
             raise ConfigError(
@@ -42,7 +47,7 @@ class Address:
                 f"reached on host {self.local_to}: set option 'dledger.advertise.host' to that host's name when the "
                 "group is made, or use a group of its own machines with 'dledger.bootstrap.servers'"
             )
-        return shared_client(self.bootstrap_servers, **self.settings)
+        return shared_client(self.bootstrap_servers, group_id=self.group_id, **self.settings)
 
 
 def find_group(options: Options, create: bool = False) -> Address:
@@ -89,10 +94,13 @@ class View(NamedTuple):
 
 @dataclass(slots=True)
 class Log:
-    """Questions to the group, asked again at a new address when all its nodes have moved (they were all restarted)."""
+    """Questions to the group, asked again at a new address when all its nodes have moved (they were all restarted).
+    Which group answers then is for the one who asks to see (`lineage`)."""
 
     options: Options
     address: Address | None = None
+    group_id: str = ""
+    """What `lineage` said last."""
     _sizes: dict[Span, list[Piece]] = field(default_factory=dict)
 
     def found(self) -> Address:
@@ -102,14 +110,21 @@ class Log:
         return self.address
 
     def ask(self, question: Callable[[Client], T]) -> T:
-        """Ask, and when nobody can be reached look for the group once more."""
+        """Ask, and when nobody can be reached, or another group than this process has met there before, look for the
+        group once more."""
         try:
             return question(self.found().client())
-        except Unavailable:
-            if self.options.bootstrap_servers:
+        except (Unavailable, WrongGroup) as error:
+            if self.options.bootstrap_servers and isinstance(error, Unavailable):
                 raise
             self.address = None
             return question(self.found().client())
+
+    def lineage(self) -> Lineage:
+        """Which group answers now. Tasks that are planned from now on are for this one."""
+        found = self.ask(lambda client: client.lineage())
+        self.group_id = found.group_id
+        return found
 
     def select(self) -> dict[str, TopicInfo]:
         """The topics to read, as they are now; under a pattern perhaps none.

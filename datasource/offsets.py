@@ -2,11 +2,12 @@
 
 The checkpoint's JSON::
 
-    {"v": 1, "logs": {"orders": {"id": "<log id>", "p": {"0": 123}}}}
+    {"v": 1, "logs": {"orders": {"id": "<log id>", "p": {"0": 123}}}, "group": "<group id>"}
 
-The log id tells a topic from one of the same name that was created later. Two more keys close a gap in Spark's API,
-which asks a source for its first offset several times and never keeps the answer: the first offset carries
-``"init": true``, and the end of the first batch, which Spark does keep, carries in ``"from"`` where that batch starts.
+The log id tells a topic from one of the same name that was created later, the group's id, where it has one, tells the
+group from another one at its path or addresses. Two more keys close a gap in Spark's API, which asks a source for its
+first offset several times and never keeps the answer: the first offset carries ``"init": true``, and the end of the
+first batch, which Spark does keep, carries in ``"from"`` where that batch starts.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class StreamOffset:
     """True: a first offset, resolved again at each start; only ``begin`` of the batch's end counts."""
     begin: Positions = field(default_factory=dict)
     """In a batch's end: where it starts, for partitions whose start is not in the offset before."""
+    group: str = ""
+    """Id of the group that it was taken from; empty where that one, or the release that wrote it, is older than ids."""
 
     def as_json(self) -> dict[str, Any]:
         """What Spark keeps. The same offset is always the same text: Spark compares texts."""
@@ -47,6 +50,8 @@ class StreamOffset:
             data["init"] = True
         if self.begin:
             data["from"] = {t: _texts(self.begin[t]) for t in sorted(self.begin)}
+        if self.group:
+            data["group"] = self.group
         return data
 
     @staticmethod
@@ -69,7 +74,7 @@ class StreamOffset:
                 f"the checkpoint holds offsets that dledger did not write: {json.dumps(data)[:200]}; "
                 "give this query a checkpointLocation of its own"
             ) from error
-        return StreamOffset(logs, ids, bool(data.get("init", False)), begin)
+        return StreamOffset(logs, ids, bool(data.get("init", False)), begin, str(data.get("group", "")))
 
 
 def _texts(offsets: dict[int, int]) -> dict[str, int]:

@@ -80,8 +80,8 @@ OPTIONS: Final = (
            "more."),
     Option("failOnDataLoss", "true", READ, "Fail when records that should be read are no longer "
            "kept, naming them; false: warn and go on behind them."),
-    Option("onTopicRecreate", "fail", STREAM, "When a topic was deleted and created again: `fail`, or `restart` to "
-           "warn and read the new one from its first record."),
+    Option("onTopicRecreate", "fail", STREAM, "When a topic, or the whole group, was deleted and created again: "
+           "`fail`, or `restart` to warn and read the new one from its first record."),
     Option("fetch.maxWaitMs", "200", STREAM, "How long an idle query's question for new records waits at the leader, "
            "in ms. New records end it at once; other sources of the query wait as long."),
     Option("includeHeaders", "false", READ, "Add the column `headers` to keys and values."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -73,6 +73,7 @@ class LogReader(DataSourceReader):
         """Resolve both offsets and cut what lies between into tasks."""
         settle()
         log = Log(self.options)
+        log.lineage()
         infos = log.select()
         if not infos:
             raise TopicNotFound(
@@ -111,7 +112,8 @@ def plan_slices(
         check_kind(infos[topic], columns)
     shape = Shape(options.min_partitions, options.max_task_records, options.max_task_bytes, os.cpu_count() or 2)
     tasks = together(plan(starts, ends, log.split, shape), shape)
-    parts = ([_input(log.found(), options, infos[one.topic], one, columns) for one in task] for task in tasks)
+    address = replace(log.found(), group_id=log.group_id)
+    parts = ([_input(address, options, infos[one.topic], one, columns) for one in task] for task in tasks)
     return [task[0] if len(task) == 1 else LogSlices(task) for task in parts]
 
 

@@ -1,4 +1,5 @@
-"""Topics that were deleted, created again, or taken off the options since the checkpoint was written."""
+"""What is not what it was when the checkpoint was written: the group, or topics that were deleted, created again, or
+taken off the options."""
 
 from __future__ import annotations
 
@@ -6,21 +7,43 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from dledger.client.results import Lineage
 from dledger.datasource.log import View, check_ids
 from dledger.datasource.offsets import Positions, StreamOffset
 from dledger.datasource.options import Options
-from dledger.errors import TopicNotFound
+from dledger.errors import TopicNotFound, WrongGroup
 from dledger.messages.client import TopicInfo
 
 LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 class Changes:
-    """What becomes of such topics: an error, or by the user's word a warning, once for each."""
+    """What becomes of a query then: an error, or by the user's word a warning, once for each."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._told: set[str] = set()
+
+    def group(self, given: StreamOffset, now: Lineage) -> str:
+        """Id of the group that the next offset is of. A copy of the checkpoint's group goes on for it: topics that both
+        have keep their log ids.
+
+        Raises:
+            WrongGroup: it is another one, and that is not wanted.
+        """
+        if now.follows(given.group):
+            return now.group_id or given.group
+        where = self._options.address
+        text = f"the checkpoint's offsets are of group {given.group}, and at {where} is group {now.group_id}"
+        if not self._options.restart_recreated:
+            raise WrongGroup(
+                f"{text}: what was there was deleted and made anew, or the address is not the one that this query has "
+                "read from. To read the group that is there, give the query a new checkpointLocation, or set "
+                "'onTopicRecreate' to restart; to go on, give it the path, or the 'dledger.bootstrap.servers', of the "
+                "group of its checkpoint"
+            )
+        self._tell(f"{text}. Going on with its topics as with topics made anew, because 'onTopicRecreate' is restart")
+        return now.group_id
 
     def same(self, given: StreamOffset, view: View) -> set[str]:
         """The topics of an offset that are still what they were.

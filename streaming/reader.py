@@ -70,11 +70,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query starts. Spark asks several times, before and after the batch is planned, and keeps none of
         the answers: the one that counts travels in the end of the first batch (`StreamOffset.begin`)."""
         if self._first is None:
+            group = self.log.lineage().group_id
             self._infos = self.log.select()
             edges = Edges.of(self.log, {name: info.log_id for name, info in self._infos.items()})
             starts = resolve(self.options.starting or Bound(Kind.LATEST, "startingOffsets"), edges, self.log)
             starts = keep_or_fail(starts, edges.ends, edges.begins, self.options.fail_on_data_loss)
-            self._first = StreamOffset(starts, edges.ids, init=True)
+            self._first = StreamOffset(starts, edges.ids, init=True, group=group)
         return self._first.as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -97,15 +98,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for the last batch of a run never: so this is where a consumer group is told.
         """
         given = StreamOffset.from_json(start)
+        self._changes.group(given, self.log.lineage())
         self._progress.publish(given)
         view = self._last or self._look(None if given.init else given)
         self._seen = view
+        group = self._changes.group(given, self.log.lineage())  # the one that has answered
         starts, added = self._starts(given, view)
         check_order(starts, view.offsets, "the checkpoint is ahead of the log, which has lost acknowledged records")
         admitted = self._admit(starts, view, limits_for(limit, self.options.limits))
         if admitted == starts and not given.init and not added:
             return start
-        return StreamOffset(admitted, view.ids, begin=starts if given.init else added).as_json()
+        return StreamOffset(admitted, view.ids, begin=starts if given.init else added, group=group).as_json()
 
     def _look(self, given: StreamOffset | None = None) -> View:
         """Where the log ends; with ``given`` after a wait, unless there is more than that."""
@@ -156,13 +159,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The end of the log when it was last asked for, for the query's progress."""
-        return StreamOffset(self._seen.offsets, self._seen.ids).as_json() if self._seen else None
+        if self._seen is None:
+            return None
+        return StreamOffset(self._seen.offsets, self._seen.ids, group=self.log.group_id).as_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of the batch [start, end); the same batch at every replay, whatever ``start`` says by then."""
         first, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
         starts = batch_start(first, last)
         check_order(starts, last.logs, "the checkpoint's batch ends before it starts")
+        self._changes.group(last, self.log.lineage())
         self._describe(last.ids)
         starts, ends = self._changes.readable(starts, last, self._infos)
         if starts == ends:

@@ -12,6 +12,7 @@ import pytest
 
 from dledger.batch.header import decode_header
 from dledger.client import Appended, Client, Span
+from dledger.client.results import Lineage
 from dledger.errors import (
     ConfigError,
     OffsetOutOfRange,
@@ -419,6 +420,27 @@ def test_client_follows_a_group_that_was_made_from_a_copy_of_its_own(group: Any,
     drop_connections(group)
     client.append("t", b"b")
     assert group.values("t") == [b"a", b"b"]
+
+
+def test_client_says_which_group_it_has_met(group: Any, client: Client) -> None:
+    assert client.lineage() == Lineage("A")
+    asked = len(group.requests(MetadataRequest))
+    group.ids = dict.fromkeys(group.nodes, ("B", (("A", 7),)))
+    drop_connections(group)
+    client.append("t", b"a")
+    assert client.lineage() == Lineage("B", (("A", 7),))
+    assert len(group.requests(MetadataRequest)) <= asked + 1
+
+
+def test_client_of_one_group_id_takes_that_group_or_a_copy_of_it(group: Any) -> None:
+    with Client(group.bootstrap, group_id="Z") as client:
+        with pytest.raises(WrongGroup, match=r"group A.*group Z"):
+            client.topics()
+        with pytest.raises(WrongGroup, match=r"group A.*group Z"):
+            pickle.loads(pickle.dumps(client)).topics()
+    group.ids = dict.fromkeys(group.nodes, ("A", (("Z", 7),)))
+    with Client(group.bootstrap, group_id="Z") as client:
+        assert client.lineage() == Lineage("A", (("Z", 7),))
 
 
 def test_client_settings_are_checked() -> None:

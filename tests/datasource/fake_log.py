@@ -15,7 +15,7 @@ from dledger.batch.columns import Columns
 from dledger.batch.records import decode_batch, encode_batch
 from dledger.catalog.schemas import Schemas
 from dledger.client import Committed, Span
-from dledger.client.results import GroupOffsets
+from dledger.client.results import GroupOffsets, Lineage
 from dledger.client.schemas import Evolved
 from dledger.errors import (
     OffsetOutOfRange,
@@ -143,11 +143,22 @@ class FakeGroup:
         self.holds: dict[str, bool] = {}
         self.made = 0
         self.closed = 0
+        self.is_group = Lineage("A")
         topics: Any = SimpleNamespace(by_name=_Infos(self.by_name))
         self.versions = Schemas(topics, _AnyPartition())
         self.before_evolving: list[Callable[[], object]] = []
         """What other writers do just before this one changes a topic's columns."""
         GROUPS[address] = self
+
+    def lineage(self) -> Lineage:
+        return self.is_group
+
+    def make_anew(self, group_id: str, *topics: str) -> None:
+        """Another group, with these topics, takes this one's place."""
+        self.is_group = Lineage(group_id)
+        self.by_name.clear()
+        for topic in topics:
+            self.create_topic(topic)
 
     def create_topic(self, name: str, partitions: int = 1, **settings: str) -> TopicInfo:
         if name in self.by_name:

@@ -39,6 +39,11 @@ def test_a_batch_reads_between_the_offsets_it_is_given(log: Any) -> None:
     assert read(log, startingOffsets='{"t": {"0": 1, "1": -1}}', endingOffsets='{"t": {"0": 2, "1": -1}}') == [b"b"]
 
 
+def test_the_tasks_of_a_batch_are_for_the_group_that_planned_them(log: Any) -> None:
+    reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "t"}, read_schema(False))
+    assert {one.address.group_id for one in reader.partitions()} == {"A"}
+
+
 def test_a_batch_is_fixed_when_it_is_planned(log: Any) -> None:
     reader = LogReader({"dledger.bootstrap.servers": log.address, "subscribe": "t"}, read_schema(False))
     slices = reader.partitions()

@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from dledger.datasource.log import Address, Log, find_group
 from dledger.datasource.options import parse_options
 from dledger.datasource.sink import Sink
-from dledger.errors import ConfigError, PathError, Unavailable
+from dledger.errors import ConfigError, PathError, Unavailable, WrongGroup
 
 
 @pytest.fixture
@@ -63,6 +63,20 @@ def test_a_group_whose_nodes_all_came_back_elsewhere_is_found_again(
     monkeypatch.setattr("dledger.datasource.log.shared_client", lambda *_, **__: answers.pop(0))
     assert Log(parse_options({"path": "/data/log"})).ask(lambda client: client()) == "yes"
     assert len(local) == 2
+
+
+def test_a_group_that_took_the_place_of_the_one_that_this_process_met_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as in a notebook, after the path was deleted; which one it is, is for the query to see."""
+    answers: list[Callable[[], Any]] = [lambda: (_ for _ in ()).throw(WrongGroup("another")), lambda: "yes"]
+    monkeypatch.setattr("dledger.datasource.log.shared_client", lambda *_, **__: answers.pop(0))
+    assert Log(parse_options({"dledger.bootstrap.servers": "a:1"})).ask(lambda client: client()) == "yes"
+
+
+def test_a_task_asks_only_the_group_for_which_it_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr("dledger.datasource.log.shared_client", lambda servers, **more: asked.append((servers, more)))
+    pickle.loads(pickle.dumps(Address("a:1", {"request_timeout_ms": 7}, group_id="A"))).client()
+    assert asked == [("a:1", {"group_id": "A", "request_timeout_ms": 7})]
 
 
 def test_a_running_group_that_cannot_be_reached_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

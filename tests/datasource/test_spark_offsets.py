@@ -19,6 +19,13 @@ def test_an_offset_in_the_checkpoint_has_the_documented_form() -> None:
     }
 
 
+def test_an_offset_says_of_which_group_it_is_where_that_is_known() -> None:
+    data = StreamOffset({"t": {0: 1}}, {"t": "id"}, group="A").as_json()
+    assert data == {"v": 1, "logs": {"t": {"id": "id", "p": {"0": 1}}}, "group": "A"}
+    assert StreamOffset.from_json(data).group == "A"
+    assert StreamOffset.from_json({"v": 1, "logs": {}}).group == ""
+
+
 def test_an_offset_comes_back_from_the_checkpoint_as_the_same_text() -> None:
     """Spark compares texts to see whether there is anything new."""
     offset = StreamOffset({"b": {1: 2, 0: 1}, "a": {0: 7}}, {"a": "x", "b": "y"}, begin={"b": {1: 1, 0: 0}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from dledger import Client
+from dledger import Client, EmbeddedGroup
 from dledger.datasource.offsets import StreamOffset
 from dledger.streaming.reader import LogStreamReader
 from pyspark_dledger import DefaultSource
@@ -195,6 +196,27 @@ def test_a_checkpoint_of_a_topic_that_was_created_again_is_refused(
     append(client, topic, 0, 9)
     with pytest.raises(StreamingQueryException, match="was deleted and created again"):
         run(table.stream(topic, startingOffsets="earliest").writeStream.format("noop"), checkpoint)
+
+
+def test_a_checkpoint_of_a_path_that_was_deleted_and_made_anew_is_refused(
+    spark: SparkSession, tmp_path: Path, checkpoint: str
+) -> None:
+    path = tmp_path / "log"
+    ids: list[str] = []
+    for last in (5, 9):
+        with EmbeddedGroup(path, replicas=1) as group, Client(group.bootstrap_servers) as client:
+            client.create_topic("t")
+            append(client, "t", 0, last)
+            ids.append(client.lineage().group_id)
+            stream = spark.readStream.format("dledger").options(subscribe="t", startingOffsets="earliest")
+            writer = stream.load(str(path)).writeStream.format("noop")
+            if last == 5:
+                run(writer, checkpoint)
+            else:
+                with pytest.raises(StreamingQueryException, match=f"of group {ids[0]}, and at .* is group {ids[1]}"):
+                    run(writer, checkpoint)
+        shutil.rmtree(path)
+    assert ids[0] != ids[1]
 
 
 def test_complete_mode_is_refused_with_what_to_write_instead(

@@ -29,7 +29,7 @@ from dledger.client.reading import (
     records,
     take,
 )
-from dledger.client.results import Appended, Committed, GroupOffsets, Range, Span
+from dledger.client.results import Appended, Committed, GroupOffsets, Lineage, Range, Span
 from dledger.client.schemas import Evolved
 from dledger.client.session import Session
 from dledger.client.state import CommitState, EntryState, Lag, PartitionState
@@ -54,9 +54,16 @@ class AsyncClient(AsyncMessages):
     """
 
     def __init__(
-        self, bootstrap_servers: str, *, group: str = "", environment: Environment = REAL, **settings: Any
+        self,
+        bootstrap_servers: str,
+        *,
+        group: str = "",
+        group_id: str = "",
+        environment: Environment = REAL,
+        **settings: Any,
     ) -> None:
         self.core = Core.make(bootstrap_servers, group, settings, environment)
+        self.core.routes.lineage = Lineage(group_id)
         self._channel = Channel(self.core)
         self._run = self._channel.run
         self._holders: list[_Holder] = []
@@ -328,6 +335,10 @@ class AsyncClient(AsyncMessages):
         return await self._run(state.entries(start, end))
 
     # consumer groups, nodes
+
+    async def lineage(self) -> Lineage:
+        """See `Client.lineage`."""
+        return await self._run(operations.lineage(self.core))
 
     async def commit_offsets(
         self, group: str, offsets: Mapping[str, Mapping[int, int]], *, log_ids: Mapping[str, str] | None = None

@@ -109,6 +109,7 @@ class Channel:
             rpc = await Rpc.open(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
         except WrongGroup as error:
             if not routes.peers or routes.is_foreign(address):
+                self._core.lost = True
                 raise
             raise Unavailable(str(error)) from None  # its port was given to somebody else
         routes.welcomed(rpc.welcome)

@@ -33,7 +33,7 @@ from dledger.client.reading import (
     reader,
     records,
 )
-from dledger.client.results import Appended, Committed
+from dledger.client.results import Appended, Committed, Lineage
 from dledger.client.schemas import of_body
 from dledger.client.staging import Stage, Transaction
 from dledger.errors import DLedgerError
@@ -50,15 +50,17 @@ class Client(Questions, Messages):
     Args:
         bootstrap_servers: ``host:port,...``: any nodes of the group; the others are learned from them.
         group: the group's name, to be refused by any other; empty: that of the first node that answers.
+        group_id: what the group drew at its founding (`lineage`), to be refused by any other but a copy of it.
         settings: those of `dledger.config.ClientConfig`.
 
     Raises:
         ConfigError, UnknownOption: an address or a setting cannot be.
     """
 
-    def __init__(self, bootstrap_servers: str, *, group: str = "", **settings: Any) -> None:
+    def __init__(self, bootstrap_servers: str, *, group: str = "", group_id: str = "", **settings: Any) -> None:
         self.core = Core.make(bootstrap_servers, group, settings)
-        self._settings = {"group": group, **settings}
+        self.core.routes.lineage = Lineage(group_id)
+        self._settings = {"group": group, "group_id": group_id, **settings}
         self._lanes: deque[Lane] = deque()
         self._shared: Channel | None = None
         self._pid = os.getpid()

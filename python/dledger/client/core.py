@@ -77,7 +77,7 @@ class Core:
     """The versions of typed topics' columns as far as they are known, by log id; none of them ever changes."""
     turn: int = 0
     lost: bool = False
-    """A call found nobody: perhaps the group has gone from these addresses for good."""
+    """A call found nobody, or another group: perhaps this one has gone from these addresses for good."""
 
     @staticmethod
     def make(
@@ -100,7 +100,7 @@ class Core:
 
     def greeting(self) -> Greeting:
         """How a new connection begins."""
-        own = Introduction(group=self.routes.group, group_id=self.routes.group_id)
+        own = Introduction(group=self.routes.group, group_id=self.routes.lineage.group_id)
         strict = bool(self.config.secret_file)
         return Greeting(own, secret=self._secret, strict=strict, environment=self.environment)
 

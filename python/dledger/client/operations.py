@@ -7,7 +7,7 @@ from typing import Any
 
 from dledger.client.core import SERVER_MS, Core, Operation, Request
 from dledger.client.ends import behind
-from dledger.client.results import Committed, GroupOffsets, Range, Span
+from dledger.client.results import Committed, GroupOffsets, Lineage, Range, Span
 from dledger.client.routing import Terms
 from dledger.client.session import Session
 from dledger.config import check_name
@@ -66,6 +66,13 @@ def metadata(core: Core, request: MetadataRequest, what: str) -> Operation[Metad
         if answer.leader_id == answer.node_id:
             break
     return answer
+
+
+def lineage(core: Core) -> Operation[Lineage]:
+    """Which group it is; asks only when none was met yet."""
+    if not core.routes.peers:
+        yield from metadata(core, MetadataRequest(), "which group it is")
+    return core.routes.lineage
 
 
 def topics(core: Core) -> Operation[list[TopicInfo]]:

@@ -9,7 +9,7 @@ from typing import Any
 from dledger.batch.columns import Columns
 from dledger.client import operations, schemas, state, times
 from dledger.client.core import Core, Operation, T
-from dledger.client.results import GroupOffsets, Range, Span
+from dledger.client.results import GroupOffsets, Lineage, Range, Span
 from dledger.client.schemas import Evolved
 from dledger.client.state import CommitState, EntryState, Lag, PartitionState
 from dledger.messages.client import OffsetKind, OffsetsResponse, TopicInfo
@@ -219,6 +219,11 @@ class Questions(ABC):
     def groups(self) -> list[str]:
         """Names of all consumer groups."""
         return self._run(operations.groups())
+
+    def lineage(self) -> Lineage:
+        """Which group it is that this client talks to, and of which ones that is a copy. It never becomes another one
+        but a copy of itself; asks only when this client has met none yet."""
+        return self._run(operations.lineage(self.core))
 
     def status(self) -> dict[NodeId, dict[str, Any]]:
         """What each node says of itself; ``{"error": reason}`` for one that does not answer."""

@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dledger.messages.hello import Ancestors
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Which group answers, as its nodes say."""
+
+    group_id: str = ""
+    """Drawn at its founding; empty for a group that is older than such ids."""
+    ancestors: Ancestors = ()
+    """The groups of which it is a copy: the id of each, and the last index that both share."""
+
+    def follows(self, group_id: str) -> bool:
+        """Whether it is that group or a copy of it. What is not known is no contradiction."""
+        return not group_id or self.group_id in ("", group_id) or group_id in dict(self.ancestors)
+
 
 @dataclass(frozen=True, slots=True)
 class Appended:

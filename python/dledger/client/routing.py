@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dledger.client.results import Lineage
 from dledger.client.verdict import DISK_FULL_PATIENCE_MS, Verdict, error_for, verdict
 from dledger.errors import DLedgerError, OutcomeUnknown, Unavailable
 from dledger.messages.client import MetadataResponse
@@ -51,8 +52,8 @@ class Routes:
     def __init__(self, bootstrap: list[str], group: str = "") -> None:
         self.bootstrap = bootstrap
         self.group = group
-        self.group_id = ""
-        """What the group that was met first drew at its founding; empty where it is older than such ids."""
+        self.lineage = Lineage()
+        """Of the group that was met first, or is expected."""
         self._foreign: set[str] = set()
         """Addresses at which another group's node has answered since one of ours did."""
         self.peers: dict[str, str] = {}
@@ -69,7 +70,8 @@ class Routes:
         """A node of the group answers."""
         self.group = self.group or answer.group
         # A group that was made from a copy of the one before goes on under its own id, and names that one.
-        self.group_id = answer.group_id or self.group_id
+        if answer.group_id:
+            self.lineage = Lineage(answer.group_id, answer.ancestors)
         self._foreign.clear()
 
     def is_foreign(self, address: str) -> bool:

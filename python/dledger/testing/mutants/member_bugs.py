@@ -174,7 +174,7 @@ MEMBERS: Final = (
         "B26 B35",
         "client.core",
         "Core.greeting",
-        "group_id=self.routes.group_id",
+        "group_id=self.routes.lineage.group_id",
         "group_id=''",
         "a client goes on in another group that was made at its addresses",
         "tests/client/test_client.py",

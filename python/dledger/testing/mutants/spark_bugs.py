@@ -40,6 +40,13 @@ DATASOURCE: Final = (
         planted_blind=True,
     ),
     Mutant(
+        "task-reads-any-group", "P12", "datasource.log", "Address.client",
+        "group_id=self.group_id, ",
+        "",
+        "a task reads the topic that has its topic's number in another group",
+        "tests/datasource/test_log.py",
+    ),
+    Mutant(
         "plan-empty-partition", "P3", "datasource.planning", "ranges",
         "if end > starts[topic][partition]",
         "if end > starts[topic][partition] + 1",
@@ -85,6 +92,20 @@ DATASOURCE: Final = (
 )
 
 STREAMING: Final = (
+    Mutant(
+        "checkpoint-of-another-group", "P12", "streaming.reader", "LogStreamReader.partitions",
+        "        self._changes.group(last, self.log.lineage())\n",
+        "        self.log.lineage()\n",
+        "a planned batch of another group's checkpoint is read from the group that is there",
+        "tests/streaming/test_stream_groups.py",
+    ),
+    Mutant(
+        "copy-is-another-group", "P12", "client.results", "Lineage.follows",
+        " or group_id in dict(self.ancestors)",
+        "",
+        "a query does not go on in a copy of its group",
+        "tests/streaming/test_stream_groups.py",
+    ),
     Mutant(
         "progress-told-when-failed", "P12", "streaming.progress", "Progress.publish",
         "        except DLedgerError as error:\n",
