@@ -502,6 +502,12 @@ def test_i17_a_change_by_an_entry_that_is_not_committed_is_found(group: Group) -
         bind(group, "n0", 3, n1=7)
 
 
+def test_i17_a_node_that_takes_part_with_another_list_of_members_is_found(group: Group) -> None:
+    group.config = replace(group.config, members=(NodeId("n0"), NodeId("n1")))
+    group.watch.ended("n1")
+    assert "n1 takes part with ('n0', 'n1')" in breaks("I17", group.start, "n1")
+
+
 def test_i17_a_change_that_is_taken_back_is_found(group: Group) -> None:
     group.replicate(1, 3)
     bind(group, "n0", 2, n1=7)

@@ -22,8 +22,9 @@ Bound = tuple[tuple[str, int], ...]
 class Members:
     """Follows what each node takes for the group."""
 
-    def __init__(self, truth: Truth) -> None:
+    def __init__(self, truth: Truth, members: Iterable[str]) -> None:
         self._truth = truth
+        self._members = set(members)
         self.on_change: Callable[[View], None] = lambda view: None
         """Told when a node counts others than before, or has another admission in its log."""
         self._bound: dict[int, Bound] = {}
@@ -32,6 +33,9 @@ class Members:
     def changed(self, view: View, views: Iterable[View]) -> None:
         """A node comes up, or takes others for the group than before."""
         membership, before = view.machine.admission.membership, view.membership
+        told, members = view.machine.config.members, self._members
+        if set(told) != members:
+            raise Broken("I17", f"{view} takes part with {told} for the group's members, which are {sorted(members)}")
         view.membership = membership
         if membership.founded:
             if membership.index < before.index or (membership.index == before.index and _differs(before, membership)):

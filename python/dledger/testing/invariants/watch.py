@@ -53,7 +53,7 @@ class Watch:
         self._lives: dict[str, int] = {}
         self.elections = Elections(truth)
         self.logs = Logs(truth)
-        self.members = Members(truth)
+        self.members = Members(truth, group.members)
         self.commits = Commits(truth, tuple(group.members))
         self.applied_log = Applied(truth)
         self.reads = ReadIndexes(truth)

@@ -167,7 +167,6 @@ MEMBERS: Final = (
         "if not is_same",
         "if False",
         "a node starts with another list of members than its files have",
-        "tests/server/test_server_membership.py",
     ),
     Mutant(
         "client-takes-any-group",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from traceback import extract_tb
 from typing import Any, Final
 
-from dledger.errors import CorruptStore, StorageError
+from dledger.errors import ConfigError, CorruptStore, StorageError
 from dledger.server.node import NodeServer
 from dledger.store.memory_disk import ProcessKilled
 from dledger.testing.invariants.broken import Broken
@@ -128,6 +129,8 @@ class Node:
         self.loop: SimLoop | None = None
         self.stopping = False
         self.lives = 0
+        self.told: tuple[NodeId, ...] = ()
+        """Members that its next process is told in place of the group's."""
         self.drift = 0
         self.wall_offset_us = 0
         plan, rng = world.plan, world.rng
@@ -153,6 +156,7 @@ class Node:
     def boot(self) -> None:
         """Start a process on what the disk has."""
         world, plan = self.world, self.world.plan
+        told, self.told = self.told, ()
         self.lives += 1
         self.stopping = False
         world.network.off.pop(self.name, None)
@@ -165,9 +169,11 @@ class Node:
             world.counts.bite("drift")
         dice = world.rng.fork(f"dice {self.name} {self.lives}")
         machine = Machine(loop, dice, plan.bad_luck, lambda: world.counts.bite("bad luck"))
+        group, addresses = plan.group_config(), self._addresses
+        if told:
+            group, addresses = replace(group, members=told), {member: f"{member}:{PORT}" for member in told}
         server = WatchedServer(
-            plan.group_config(), plan.node_config(self.name), lambda: self._addresses, disk=self.disk,
-            environment=machine,
+            group, plan.node_config(self.name), lambda: addresses, disk=self.disk, environment=machine
         )  # fmt: skip
         server.watch = watch = world.watch
         server.counts = world.counts
@@ -175,18 +181,31 @@ class Node:
         if watch is not None:
             loop.after_callback = watch.observer(self.name)
         world.story.tell(self.name, f"starts, life {self.lives}")
-        loop.create_task(self._main(server, loop))
+        loop.create_task(self._main(server, loop, told))
 
-    async def _main(self, server: NodeServer, loop: SimLoop) -> None:
+    async def _main(self, server: NodeServer, loop: SimLoop, told: tuple[NodeId, ...]) -> None:
         """As `dledger.server.main.serve`: until it fails."""
         try:
             await server.start()
+            if told:
+                self.world.breaks("I17", f"{self.name} starts with {told} for the group's members")
             self.server = server
             await server.wait_failed()
         except ProcessKilled:
             return
+        except ConfigError as error:
+            self._refused(error, told)
         except Exception as error:
             self._failed(error, loop)
+
+    def _refused(self, error: ConfigError, told: tuple[NodeId, ...]) -> None:
+        """It does not start, which only a wrong list of members explains, and it names that and its own."""
+        lists = [", ".join(sorted(members)) for members in (told, self.world.plan.names)]
+        if not told or not all(f" {members}" in str(error) for members in lists):
+            self.world.breaks("defect", f"{self.name}, told {told}, does not start: {error}", error)
+        self.world.counts.bite("wrong list of members")
+        self.world.story.tell(self.name, f"does not start: {error}")
+        self.kill(power=False)
 
     def _failed(self, error: Exception, loop: SimLoop) -> None:
         """The process ends by itself, which only its disk may make it do."""

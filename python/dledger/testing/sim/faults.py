@@ -14,6 +14,7 @@ from dledger.testing.sim.loop import MS, US
 from dledger.testing.sim.replaced import FAULT as MACHINE_BACK
 from dledger.testing.sim.replaced import Replaced
 from dledger.testing.sim.workload import Operator, Workload
+from dledger.types import NodeId
 
 YEAR_US: Final = 365 * 24 * 3600 * 1_000_000
 
@@ -56,6 +57,7 @@ class Nemesis:
             "older disk": lambda: self._replace_disk(older=True),
             DEPOSED: self._depose,
             MACHINE_BACK: self._bring_back,
+            "wrong list of members": self._tell_members,
         }
         self._strikes = [(kind, strike) for kind, strike in strikes.items() if plan.has(kind)]
 
@@ -216,6 +218,21 @@ class Nemesis:
         if node := self._victim():
             self._counts.bite("stop")
             node.stop()
+
+    def _tell_members(self) -> None:
+        """An operator starts a node of a founded group with a wrong list, a part of the list, or one of before."""
+        node, rng, names = self._victim(), self._rng, self.world.plan.names
+        if node is None or node.server is None or not node.server.store.membership.members:
+            return
+        others = [name for name in names if name != node.name]
+        if others and rng.chance(600_000):
+            others.remove(rng.pick(others))
+        if len(others) == len(names) - 1 or rng.chance(500_000):
+            others.append(NodeId("former"))
+        node.told = (node.name, *others)
+        self._tell(f"tells {node.name} that the members are {', '.join(node.told)}")
+        node.kill(power=False)
+        self.group.restart_soon(node)
 
     def _pause(self) -> None:
         node = self._victim()

@@ -22,7 +22,7 @@ FAULTS: Final = (
     "cut", "pause", "kill", "kill at a disk operation", "power cut", "group power cut", "stop", "transfer",
     "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
     "client crash", "bit rot", "misdirected write", "empty disk",
-    "deposed leader", "machine back",
+    "deposed leader", "machine back", "wrong list of members",
 )  # fmt: skip
 """Kinds that a seed may have."""
 UNPROMISED: Final = ("older disk",)
