@@ -26,6 +26,15 @@ def test_slow_idle_and_flooding_strangers_stop_no_node_move_no_term_and_take_lit
     assert json.loads(json.dumps(found))["figures"]["MiB at most in a node"] < 300
 
 
+def test_a_liar_without_the_secret_or_with_anothers_certificate_is_no_member(tmp_path: Path) -> None:
+    said: list[str] = []
+    only = ("unproven", "liar", "certificates")
+    found = Campaign(tmp_path, SMALL, said.append, only, timed=False, as_another=False).run()
+    assert found["problems"] == [], said
+    assert [row[0] for row in found["table"][1:]] == list(only)
+    assert all("refused" in row[1] for row in found["table"][2:])
+
+
 def test_where_no_other_user_can_be_had_the_campaign_fails_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 1000)
     with pytest.raises(ConfigError, match="run it as root with setpriv"):

@@ -21,8 +21,8 @@ def p99(samples: list[float]) -> float:
 class Healthy:
     """Appends one record after the other on a thread, until it is stopped."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._client = Client(bootstrap_servers, request_timeout_ms=10_000)
+    def __init__(self, bootstrap_servers: str, **settings: str) -> None:
+        self._client = Client(bootstrap_servers, request_timeout_ms=10_000, **settings)
         self._client.create_topic(TOPIC, if_absent=True)
         self._samples: list[float] = []
         self.errors: list[str] = []

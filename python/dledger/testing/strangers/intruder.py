@@ -7,29 +7,39 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
 import socket
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from dledger.client import Client
+from dledger.config import Tls
 from dledger.errors import DLedgerError
 from dledger.messages.client import AppendRequest, ExecuteRequest
+from dledger.messages.codes import Code
 from dledger.messages.command import Command, CreateTopic, HoldRetention, InitProducer, OpenStage
-from dledger.testing.strangers.raw import dial, hello, is_welcome, lies
+from dledger.messages.hello import HelloProof
+from dledger.testing.strangers.raw import Answers, dial, hello, is_welcome, lies
 from dledger.types import NodeId
 from dledger.wire import encode
 
 BODY: Final = (12 << 20) - 1
 """Of an append that a node would take but for its last byte."""
 AT_ONCE: Final = 500
-"""Messages or commands that are sent without waiting for an answer."""
+"""Commands that are sent without waiting for an answer."""
+LIES: Final = 100
+"""Messages of one connection."""
+PROOFS: Final = ("none", "empty", "drawn", "its own")
+"""What is proved by one that has no secret: nothing, by no bytes, by chance, or by the node's own proof."""
+UNPROVEN_OPEN: Final = 2000
+"""Connections that are left open without a proof."""
 
 
 def files(wanted: argparse.Namespace) -> dict[str, Any]:
@@ -42,26 +52,67 @@ def files(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 def liar(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Say that it is a node, and make up what a node says, to each node in turn."""
+    """Say that it is a node, prove that as one can without the secret, and make up what a node says."""
     dice, counts = random.Random(wanted.seed), Counter[str]()
     members = tuple(sorted(wanted.nodes))
+    ways = list(itertools.product(PROOFS, wanted.tls or [None]))
     reached = True
     while counts["messages"] < wanted.count and reached:
         reached = False
-        for name, address in wanted.nodes.items():
-            me = NodeId(next(other for other in members if other != name))
-            with contextlib.suppress(OSError), dial(address) as sock:
+        for (proof, files), (name, address) in itertools.product(ways, wanted.nodes.items()):
+            me = NodeId(dice.choice([other for other in members if other != name]))
+            said = [encode(one) for one in lies(dice, wanted.group, me, NodeId(name), LIES)]
+            with contextlib.suppress(OSError), dial(address, files and Tls(*files)) as sock:
                 reached = True
-                sock.sendall(hello(wanted.group, me, members))
                 counts["hellos"] += 1
-                messages = [encode(one) for one in lies(dice, wanted.group, me, NodeId(name), AT_ONCE)]
-                counts["messages"] += len(messages)
-                counts["taken for a node"] += is_welcome(sock)
-                sock.sendall(b"".join(piece for frame in messages for piece in frame))
-                sock.shutdown(socket.SHUT_WR)
-                while sock.recv(65536):
-                    continue
+                counts["messages"] += LIES
+                counts[_claim(sock, hello(wanted.group, me, members), proof, said)] += 1
     return dict(counts)
+
+
+def _claim(sock: socket.socket, greeting: bytes, proof: str, said: list[list[Any]]) -> str:
+    """What became of it."""
+    lie, answers = b"".join(piece for frame in said for piece in frame), Answers(sock)
+    sock.sendall(greeting + (lie if proof == "none" else b""))
+    answer = answers.next()
+    if answer is not None and answer.proof_wanted and proof != "none":
+        made = {"empty": b"", "drawn": os.urandom(32), "its own": answer.proof}[proof]
+        sock.sendall(b"".join(encode(HelloProof(proof=made), 2)))
+        answer = answers.next()
+    with contextlib.suppress(OSError):
+        sock.sendall(lie)
+    if is_welcome(answer):
+        return "taken for a node"
+    return "refused" if answer is not None and answer.code is Code.ACCESS_DENIED else "cut off"
+
+
+def unproven(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Say again and again that it is a node, prove nothing, and leave as many connections open as it can."""
+    dice, counts = random.Random(wanted.seed), Counter[str]()
+    members = tuple(sorted(wanted.nodes))
+    opened: deque[socket.socket] = deque()
+    end = time.monotonic() + wanted.seconds
+    while time.monotonic() < end and counts["hellos"] < wanted.count:
+        for name, address in wanted.nodes.items():
+            with contextlib.suppress(OSError):
+                opened.append(sock := dial(address))
+                sock.sendall(hello(wanted.group, dice.choice([other for other in members if other != name]), members))
+                counts["hellos"] += 1
+                if counts["hellos"] % 10 == 0:
+                    counts["taken for a node"] += is_welcome(Answers(sock).next())
+            while len(opened) > UNPROVEN_OPEN:
+                opened.popleft().close()
+    time.sleep(max(0.0, end - time.monotonic()))
+    return dict(counts)
+
+
+def busy(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Make the commands of a flood and send none: what waits are measured against, for these are other machines'."""
+    end, made = time.monotonic() + wanted.seconds, 0
+    while time.monotonic() < end:
+        encode(ExecuteRequest(command=command(made)), made + 2)
+        made += 1
+    return {"commands not sent": made}
 
 
 def idle(wanted: argparse.Namespace) -> dict[str, Any]:
@@ -147,7 +198,7 @@ def path(wanted: argparse.Namespace) -> dict[str, Any]:
     for address in wanted.nodes.values():
         with contextlib.suppress(OSError), dial(address) as sock:
             sock.sendall(hello(""))
-            counts["welcome"] += is_welcome(sock)
+            counts["welcome"] += is_welcome(Answers(sock).next())
     with contextlib.suppress(DLedgerError), Client(",".join(wanted.nodes.values()), request_timeout_ms=3000) as client:
         names = [topic.name for topic in client.topics()]
         counts["topics"] = len(names)
@@ -160,7 +211,8 @@ def path(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 ATTACKS: Final[dict[str, Callable[[argparse.Namespace], dict[str, Any]]]] = {
-    "files": files, "liar": liar, "idle": idle, "slow": slow, "flood": flood, "path": path,
+    "files": files, "liar": liar, "unproven": unproven, "idle": idle, "slow": slow, "flood": flood, "path": path,
+    "busy": busy,
 }  # fmt: skip
 
 
@@ -172,6 +224,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--tls", type=json.loads, default=[], help="JSON: lists of an authority, a certificate, its key"
+    )
     parser.add_argument("--path", type=Path, default=Path("/"))
     return parser.parse_args(argv)
 

@@ -16,6 +16,7 @@ from dledger.client import Client
 from dledger.config import format_peers
 from dledger.embedded.ports import free_ports
 from dledger.errors import DLedgerError, Unavailable
+from dledger.testing.strangers.certificates import Authority
 from dledger.types import NodeId
 
 GROUP: Final = "strangers"
@@ -23,15 +24,23 @@ START_S: Final = 30.0
 END_S: Final = 20.0
 
 
-class Nodes:
-    """A group in ``folder``; a context manager."""
+def tls_settings(files: tuple[str, str, str]) -> dict[str, str]:
+    """These files as settings of a node or client."""
+    return dict(zip(("tls_ca", "tls_certificate", "tls_key"), files, strict=True))
 
-    def __init__(self, folder: Path, count: int = 3) -> None:
+
+class Nodes:
+    """A group in ``folder``; a context manager. ``authority``: under TLS, with its certificates."""
+
+    def __init__(self, folder: Path, count: int = 3, authority: Authority | None = None) -> None:
         names = [NodeId(f"n{number}") for number in range(count)]
         ports = free_ports("127.0.0.1", count)
         self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
         self.folder = folder
         """Of stores and logs."""
+        self._files = {name: authority.issue(name, f"dledger://node/{name}") for name in names} if authority else {}
+        self.settings = tls_settings(authority.issue("healthy", "dledger://client/healthy")) if authority else {}
+        """Of a client."""
         self._processes: dict[NodeId, subprocess.Popen[bytes]] = {}
 
     @property
@@ -46,10 +55,12 @@ class Nodes:
 
     def command(self, name: NodeId) -> list[str]:
         """What runs one of them."""
+        tls = tls_settings(self._files[name]) if self._files else {}
         return [
             sys.executable, "-m", "dledger", "serve", "--self-id", name, "--peers", format_peers(self.addresses),
             "--group", GROUP, "--dir", str(self.folder / name), "--set", "segment_bytes=67108864",
             "--set", "index_file_bytes=8388608", "--set", "disk_full_ratio=1", "--set", "disk_warn_ratio=1",
+            *(word for setting in tls.items() for word in ("--set", "=".join(setting))),
         ]  # fmt: skip
 
     def stop(self, name: NodeId) -> None:
@@ -90,7 +101,7 @@ class Nodes:
 
     def status(self) -> dict[str, dict[str, Any]]:
         """Of each node, as a client is told."""
-        with Client(self.bootstrap_servers, request_timeout_ms=5000) as client:
+        with Client(self.bootstrap_servers, request_timeout_ms=5000, **self.settings) as client:
             return {str(node): dict(state) for node, state in client.status().items()}
 
     def terms(self) -> dict[str, int]:

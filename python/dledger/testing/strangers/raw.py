@@ -7,6 +7,7 @@ import random
 import socket
 from collections.abc import Iterator
 
+from dledger.config import Tls
 from dledger.messages.codes import Code
 from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.messages.peer import (
@@ -22,6 +23,7 @@ from dledger.messages.peer import (
     VoteResult,
 )
 from dledger.net.address import split_address
+from dledger.net.tls import client_context
 from dledger.release import RELEASE
 from dledger.types import Index, NodeId, Position, Term
 from dledger.wire import FrameReader, Limits, decode, encode
@@ -29,9 +31,12 @@ from dledger.wire import FrameReader, Limits, decode, encode
 WIRE_MAX = (1 << 63) - 1
 
 
-def dial(address: str) -> socket.socket:
-    """A plain connection."""
-    return socket.create_connection(split_address(address), 10)
+def dial(address: str, tls: Tls | None = None) -> socket.socket:
+    """A connection, under TLS with a certificate of the group's authority or plain."""
+    host, port = split_address(address)
+    sock = socket.create_connection((host, port), 10)
+    context = client_context(tls)
+    return sock if context is None else context.wrap_socket(sock, server_hostname=host)
 
 
 def hello(group: str, node_id: str = "", members: tuple[str, ...] = ()) -> bytes:
@@ -40,14 +45,28 @@ def hello(group: str, node_id: str = "", members: tuple[str, ...] = ()) -> bytes
     return b"".join(encode(words, 1))
 
 
-def is_welcome(sock: socket.socket) -> bool:
-    """Whether the node's first answer takes the connection without any proof."""
-    reader = FrameReader(Limits())
-    while data := sock.recv(65536):
-        for frame in reader.feed(data):
-            answer = decode(frame.kind, frame.header, frame.payload)
-            return isinstance(answer, HelloResponse) and answer.code is Code.SUCCESS and not answer.proof_wanted
-    return False
+class Answers:
+    """What a node says to a hello and to a proof."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._reader = FrameReader(Limits())
+
+    def next(self) -> HelloResponse | None:
+        """The next one; None when the connection has ended, or something else has come."""
+        try:
+            while data := self._sock.recv(65536):
+                for frame in self._reader.feed(data):
+                    answer = decode(frame.kind, frame.header, frame.payload)
+                    return answer if isinstance(answer, HelloResponse) else None
+        except OSError:
+            return None
+        return None
+
+
+def is_welcome(answer: HelloResponse | None) -> bool:
+    """Whether the node takes the connection, without any further proof."""
+    return answer is not None and answer.code is Code.SUCCESS and not answer.proof_wanted
 
 
 def lies(dice: random.Random, group: str, me: NodeId, to: NodeId, count: int) -> Iterator[PeerMessage]:
@@ -76,4 +95,4 @@ def lies(dice: random.Random, group: str, me: NodeId, to: NodeId, count: int) ->
         )  # fmt: skip
 
 
-__all__ = ["WIRE_MAX", "dial", "hello", "is_welcome", "lies"]
+__all__ = ["WIRE_MAX", "Answers", "dial", "hello", "is_welcome", "lies"]

@@ -1,0 +1,47 @@
+"""An authority and what it signs: certificates of nodes, of clients and of other groups' nodes (docs/operations.md)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from dledger.errors import ConfigError
+
+KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+class Authority:
+    """One that signs; its files are in ``folder``.
+
+    Raises:
+        ConfigError: this machine has no ``openssl``, or it does not do that.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.certificate = folder / "authority.pem"
+        self._key = folder / "authority.key"
+        _openssl("req", "-x509", *KEY, "-subj", "/CN=strangers", "-days", "2", "-keyout", self._key,
+                 "-out", self.certificate)  # fmt: skip
+
+    def issue(self, name: str, *uris: str) -> tuple[str, str, str]:
+        """The files of the authority, of a certificate for 127.0.0.1 and these URIs, and of its key."""
+        request, key, signed = (self._folder / f"{name}.{kind}" for kind in ("csr", "key", "pem"))
+        names = ",".join(("IP:127.0.0.1", *(f"URI:{uri}" for uri in uris)))
+        _openssl("req", "-new", *KEY, "-subj", f"/CN={name}", "-addext", f"subjectAltName={names}", "-keyout", key,
+                 "-out", request)  # fmt: skip
+        _openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
+                 "-days", "2", "-copy_extensions", "copy", "-out", signed)  # fmt: skip
+        key.chmod(0o644)  # for the other user, whose it is
+        return str(self.certificate), str(signed), str(key)
+
+
+def _openssl(*arguments: str | Path) -> None:
+    try:
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", b"") or str(error).encode()
+        raise ConfigError(f"openssl {arguments[0]}: {said.decode(errors='replace').strip()[-400:]}") from None
+
+
+__all__ = ["Authority"]
