@@ -113,8 +113,8 @@ LIMITS: Final = (
         "tests/net/test_places.py",
     ),
     Mutant(
-        "members-have-no-place", "B35", "server.front", "Front._welcome",
-        "is_client and (full := places.refusal(connection))",
+        "members-have-no-place", "B35", "server.front", "Front._end_of_hello",
+        "not peer and (full := places.refusal(connection))",
         "(full := places.refusal(connection))",
         "clients take the places of members",
         "tests/server/test_server_front.py",
