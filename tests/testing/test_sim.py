@@ -8,8 +8,10 @@ import sys
 from collections import Counter
 
 import pytest
+from click.testing import CliRunner
 
 from dledger.testing.sim import Outcome, run_seed
+from dledger.testing.sim.__main__ import main
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.run import SAFETY_MS
 from dledger.testing.sim.settings import FAULTS, UNPROMISED, draw_plan, in_time
@@ -94,3 +96,9 @@ def test_two_thousand_seeds_are_twenty_hours_and_busy_ones_are_shorter() -> None
     assert shares[3, 2, 1500] == pytest.approx(1 / 1.12, abs=0.001)
     assert shares[1, 1, 6000] == 1
     assert run_seed(3, safety_ms=5000).config["safety_ms"] == 5000
+
+
+def test_the_command_needs_no_option() -> None:
+    done = CliRunner().invoke(main, ["--seeds", "1", "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert "1 seeds" in done.output

@@ -102,7 +102,7 @@ def test_a_consumer_that_is_led_past_a_message_that_is_kept_is_seen(log: Log) ->
     for found in ([messages[1], messages[0]], [messages[0], messages[0]], [messages[5]]):
         with pytest.raises(Broken, match="has the messages"):
             queued.led(QUEUE, 0, 2, found)
-    queued.begin = 3  # retention has taken the entries before
+    queued.watch_begin("n0", lambda: 3)  # retention has taken the entries before
     queued.led(QUEUE, 0, 3, [])
     with pytest.raises(Broken, match=r"Q3.*past"):
         queued.led(QUEUE, 0, 4, [])
@@ -116,7 +116,7 @@ def test_a_linearizable_answer_that_lacks_what_was_there_is_seen(log: Log) -> No
     log.queued.missing(first.physical_offset + 1)
     with pytest.raises(Broken, match="Q3"):
         log.queued.missing(first.physical_offset)
-    log.queued.begin = 1
+    log.queued.watch_begin("n0", lambda: 1)
     log.queued.missing(first.physical_offset)
 
 

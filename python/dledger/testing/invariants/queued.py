@@ -7,7 +7,7 @@ whether its put was answered or not, and not at all when the put was refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
@@ -51,13 +51,25 @@ class Queued:
         self.by_place: dict[int, Stored] = {}
         self.queues: dict[Queue, list[Stored]] = {}
         """By queue offset, from 0 on."""
-        self.begin = 0
-        """The highest first entry that a node's log has had."""
+        self._began = 0
+        self._begins: dict[str, Callable[[], int]] = {}
         self._by_body: dict[bytes, Stored] = {}
         self._refused: dict[bytes, str] = {}
         self._index = -1
 
     # --- the log ------------------------------------------------------------------------------------------------
+
+    def watch_begin(self, who: str, begin: Callable[[], int]) -> None:
+        """``begin``: the first entry of this node's log, from now on."""
+        self._began = self.begin
+        self._begins[who] = begin
+
+    @property
+    def begin(self) -> int:
+        """The highest first entry that a node's log has had. Asked anew each time: a message may be gone while the
+        retention that takes it is still under way."""
+        self._began = max(self._began, *(begin() for begin in self._begins.values()), 0)
+        return self._began
 
     def committed(self, entry: Entry) -> None:
         """A node has applied an entry; the first one says what it is."""

@@ -95,19 +95,20 @@ class Total:
 @click.option("--jobs", default=2, show_default=True, help="Processes that work at the same time.")
 @click.option("--without", multiple=True, type=click.Choice(FAULTS), help="A kind of fault that must not happen.")
 @click.option("--also", multiple=True, type=click.Choice(UNPROMISED), help="A kind that no promise covers.")
-@click.option("--commit-log", type=click.Choice([TOPICS, ROCKETMQ]), default="",
+@click.option("--commit-log", type=click.Choice([TOPICS, ROCKETMQ]),
               help="What the groups keep; drawn by each seed by default.")  # fmt: skip
 @click.option("--twice", is_flag=True, help="Run every seed twice and compare the hashes of the traces.")
 @click.option("--shrink", "shrinking", is_flag=True, help="Look for the least faults with which a seed still fails.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result there.")
 def main(
     seeds: int, first: int, seed: int | None, jobs: int, without: tuple[str, ...], also: tuple[str, ...], twice: bool,
-    shrinking: bool, path: Path | None, commit_log: str,
+    shrinking: bool, path: Path | None, commit_log: str | None,
 ) -> None:  # fmt: skip
     """Run whole groups with their clients in virtual time, under every kind of fault.
 
     Ends with an error at the first broken invariant, and names its seed.
     """
+    commit_log = commit_log or ""
     if seed is not None:
         sys.exit(show(seed, without, also, shrinking, commit_log))
     begun, total, failed = time.monotonic(), Total(), None

@@ -249,20 +249,14 @@ def attach(server: NodeServer, host: HostFiles, queued: Queued, judged: Callable
     files = SmallDispatched(host.root, server.driver.environment.wall_ms, opened)
     host.use(files)
     application.reput.files = files
-    on_applied, retain = server.applier._on_applied, store.retain
+    on_applied = server.applier._on_applied
 
     def watched_applied(entry: Entry, result: Any) -> None:
         on_applied(entry, result)
         judged(queued.committed, entry)
 
-    def watched_retain(*asked: Any, **how: Any) -> Any:
-        begin = retain(*asked, **how)
-        queued.begin = max(queued.begin, begin)
-        return begin
-
-    queued.begin = max(queued.begin, store.begin_index)
+    queued.watch_begin(name, lambda: store.begin_index)
     server.applier._on_applied = watched_applied
-    store.retain = watched_retain  # type: ignore[method-assign]
 
 
 __all__ = ["BrokerFiles", "HostFiles", "SimOs", "SmallDispatched", "attach"]
