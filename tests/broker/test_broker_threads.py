@@ -38,6 +38,9 @@ class TellingLock:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
+    def locked(self) -> bool:
+        return self._lock.locked()
+
 
 def within(monkeypatch: pytest.MonkeyPatch, name: str, action: Callable[[], object]) -> None:
     """Carry out an action within the next call of this function of ``os``, when what it does is done."""
@@ -236,3 +239,20 @@ def test_consume_queues_of_a_node_belong_to_the_thread_that_has_opened_them(tmp_
     for forbidden in (lambda: files.put([]), lambda: files.save(NO_INDEX), lambda: files.delete_before(0)):
         with pytest.raises(AssertionError, match="another thread"):
             forbidden()
+
+
+def test_a_brokers_files_are_synced_and_removed_and_handles_change_only_under_their_locks(
+    queue: MappedFileQueue, tmp_path: Path
+) -> None:
+    queue.append(b"a" * 10)
+    handles = FileHandles(1)
+    breaches: list[tuple[str, Callable[[], object]]] = [
+        ("synced under MappedFileQueue._flushing", lambda: queue._sync([0], 1)),
+        ("removed under MappedFileQueue._flushing", lambda: queue._remove(0)),
+        ("opened under FileHandles._lock", lambda: handles._get(queue.path(0))),
+        ("closed under FileHandles._lock", lambda: handles._let_go(-1)),
+    ]
+    for rule, breach in breaches:
+        with pytest.raises(AssertionError, match=rule):
+            breach()
+    assert queue.read(0, 10) == b"a" * 10

@@ -89,6 +89,7 @@ class FileHandles:
                         os.close(handle)
 
     def _get(self, path: Path) -> int:
+        assert self._lock.locked(), "handles are opened under FileHandles._lock"
         found = self._open.get(path)
         if found is not None:
             self._open.move_to_end(path)
@@ -100,6 +101,7 @@ class FileHandles:
         return found
 
     def _let_go(self, handle: int) -> None:
+        assert self._lock.locked(), "handles are closed under FileHandles._lock"
         if handle in self._users:
             self._leaving.add(handle)
         else:

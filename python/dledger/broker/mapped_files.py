@@ -296,6 +296,7 @@ class MappedFileQueue:
             self._flushed = min(self._flushed, max(offset, self.min_offset))
 
     def _sync(self, starts: list[int], names: int) -> None:
+        assert self._flushing.locked(), "files are synced under MappedFileQueue._flushing"
         for start in starts:
             path = self.path(start)
             with self._handles.using("sync", path) as handle:
@@ -346,6 +347,7 @@ class MappedFileQueue:
         self._mark(start, new=True)
 
     def _remove(self, start: int) -> None:
+        assert self._flushing.locked(), "files are removed under MappedFileQueue._flushing"
         path = self.path(start)
         self._handles.forget(path)
         with self._marks:

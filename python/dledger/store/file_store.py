@@ -24,6 +24,7 @@ from dledger.messages.membership import Membership
 from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
 from dledger.store.files import Disk, RealDisk, StoreFatal, Where, storage_error
 from dledger.store.keeper import Keeper, Keeping
+from dledger.store.locks import is_held
 from dledger.store.loss import own_up
 from dledger.store.marks import MarkBook, vouch_for
 from dledger.store.open_parts import Parts, StoreSettings, open_parts
@@ -112,6 +113,9 @@ class FileStore:
         if not self._data.starts:
             self._data.allocate(self._view.begin_pos)
             self._index.files.allocate(0)
+        self._data.syncing = self._sync_lock
+        for files in (self._data, self._index.files):  # from here on other threads may come
+            files.writing, files.changing = self._lock, self._sync_lock
         self._keeper = Keeper(self.keep, keeping, environment)
 
     def _find_terms(self) -> TermTable:
@@ -195,9 +199,14 @@ class FileStore:
             with self._fatal("append to", lambda: self._data.path(entries[0].pos)):
                 write_entries(self._data, self._index, self._view.end.end_pos, entries)
             self._terms.append(entries)
-            self._view = self._view.grown(LogEnd.after(entries[-1]))
+            self._show(self._view.grown(LogEnd.after(entries[-1])))
         if self._room.is_short(self._view.end):
             self._keeper.wake()
+
+    def _show(self, view: View) -> None:
+        """Let readers find the log as it is now."""
+        assert is_held(self._lock), "the view is replaced under FileStore._lock"
+        self._view = view
 
     def truncate(self, after: Index) -> None:
         """See `LogStore.truncate`. A crash on the way leaves the log as it was, as it should be, or cut at the end
@@ -210,7 +219,7 @@ class FileStore:
             end = self._end_after(after)
             with self._fatal("truncate", self._data.path(end.end_pos)):
                 self._marks.lower_to(end)
-                self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)
+                self._show(replace(self._view, end=end, cuts=self._view.cuts + 1))
                 self._data.drop_behind(end.end_pos)
                 self._data.cut(end.end_pos)
                 self._index.cut_behind(after)
@@ -329,7 +338,7 @@ class FileStore:
         """See `LogStore.retain`."""
         with self._sync_lock, self._lock, self._fatal("delete expired files of", self._data.directory):
             level = self.disk_level()
-            self._view = without_expired(self._parts, self._view, level, limit, now_ms, hour, held)
+            self._show(without_expired(self._parts, self._view, level, limit, now_ms, hour, held))
             if self._view.begin_index > self._marks.mark.begin_index:
                 drop_front(self._parts, self._marks, self._view)
                 self._terms.drop_front(self._view.begin_index)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from dledger.messages.entry import LogEnd
 from dledger.store.files import Witness
+from dledger.store.locks import is_held
 from dledger.store.logindex import UNIT_SIZE
 from dledger.store.open_parts import Parts
 from dledger.store.slots import SlotFile
@@ -44,10 +45,11 @@ class MarkBook:
             before, mark = self.mark, replace(self.mark, durable=durable, commit=commit)
             if self._vouch is not None:
                 self._vouch(mark, before)
-            self.mark, self.stale = mark, True
+            self._change(mark)
+            self.stale = True
         if self._writing.acquire(blocking=False):  # else somebody who settles the mark writes it, or the next sync
             try:
-                self._slots.write(mark.pack())
+                self._write(mark)
             finally:
                 self._writing.release()
 
@@ -59,9 +61,9 @@ class MarkBook:
                     before, mark = self.mark, replace(self.mark, indexed=indexed)
                     if self._vouch is not None:
                         self._vouch(mark, before)
-                    self.mark = mark
+                    self._change(mark)
                 mark, self.stale = self.mark, False
-            self._slots.write(mark.pack())
+            self._write(mark)
             self._slots.settle()
 
     def lower_to(self, end: LogEnd) -> None:
@@ -72,16 +74,28 @@ class MarkBook:
                     end if end.position.index < known.position.index else known
                     for known in (self.mark.durable, self.mark.indexed)
                 )
-                mark = self.mark = replace(self.mark, durable=durable, indexed=indexed)
+                mark = self._change(replace(self.mark, durable=durable, indexed=indexed))
                 self.cuts += 1
-            self._slots.write_both(mark.pack())
+            self._write(mark, both=True)
 
     def move_begin(self, index: Index, pos: int, chain: int) -> None:
         """The log begins there now. Durable on return."""
         with self._writing:
             with self._changing:
-                mark = self.mark = replace(self.mark, begin_index=index, begin_pos=pos, begin_chain=chain)
+                mark = self._change(replace(self.mark, begin_index=index, begin_pos=pos, begin_chain=chain))
+            self._write(mark, both=True)
+
+    def _change(self, mark: Mark) -> Mark:
+        assert is_held(self._changing), "the mark is changed under MarkBook._changing"
+        self.mark = mark
+        return mark
+
+    def _write(self, mark: Mark, *, both: bool = False) -> None:
+        assert is_held(self._writing), "the mark is written under MarkBook._writing"
+        if both:
             self._slots.write_both(mark.pack())
+        else:
+            self._slots.write(mark.pack())
 
 
 def vouch_for(parts: Parts, witness: Witness, mark: Mark, before: Mark) -> None:

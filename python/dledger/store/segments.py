@@ -12,10 +12,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dledger.errors import ConfigError, CorruptStore
 from dledger.store.files import Disk, DiskFile
+from dledger.store.locks import is_held
 from dledger.types import Buffer
 
 NEW_SUFFIX: Final = ".new"
@@ -50,6 +51,12 @@ class SegmentFiles:
         """One new file at a time."""
         self._naming = threading.Lock()
         """No file gets its name while others go: what is left of the names has no hole."""
+        self.writing: Any = None
+        """The lock of whoever writes bytes; None: nobody else knows of these files yet."""
+        self.changing: Any = None
+        """The lock under which files go or are exchanged, besides that one."""
+        self.syncing: Any = None
+        """The lock of whoever syncs."""
         if not read_only:
             disk.mkdir(directory)
             disk.fsync_dir(directory.parent)
@@ -127,6 +134,7 @@ class SegmentFiles:
         return found
 
     def _keep(self, start: int, handle: DiskFile) -> None:
+        assert is_held(self._lock), "handles are kept under SegmentFiles._lock"
         if len(self._handles) >= MAX_HANDLES:  # not an unsynced one: only an open file hears of its errors
             self._handles.pop(next((s for s in self._handles if s not in self._dirty), -1), None)
         self._handles[start] = handle
@@ -164,6 +172,7 @@ class SegmentFiles:
                 raise
 
     def _name(self, fresh: Path, path: Path, start: int) -> None:
+        assert is_held(self._naming), "files get their names under SegmentFiles._naming"
         self.disk.rename(fresh, path)
         try:
             self.disk.fsync_dir(self.directory)
@@ -173,6 +182,7 @@ class SegmentFiles:
             self.starts = sorted([*self.starts, start])
 
     def _fill(self, path: Path) -> None:
+        assert is_held(self._filling), "new files are filled under SegmentFiles._filling"
         handle = self.disk.open(path, create=True)
         handle.fallocate(self.file_size)
         handle.fdatasync()
@@ -188,6 +198,7 @@ class SegmentFiles:
 
     def pwritev(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write buffers that fit into the file that holds ``offset``."""
+        assert is_held(self.writing), "bytes are written under FileStore._lock"
         inside = offset % self.file_size
         with self._lock:  # before the write: the handle of an unsynced file is kept
             self._dirty.add(offset - inside)
@@ -205,6 +216,7 @@ class SegmentFiles:
 
     def sync(self) -> None:
         """Make all writes durable that have ended by now, in the order of the log."""
+        assert is_held(self.syncing), "data is synced under FileStore._sync_lock"
         with self._lock:
             dirty = sorted(self._dirty)
             self._dirty.clear()
@@ -236,6 +248,8 @@ class SegmentFiles:
             return [self._drop(victim) for victim in self.starts if victim < start]
 
     def _drop(self, start: int) -> Path:
+        assert is_held(self._naming), "files go under SegmentFiles._naming"
+        self._check_change()
         with self._lock:
             self.starts = [s for s in self.starts if s != start]
         path = self.directory / file_name(start)
@@ -243,6 +257,10 @@ class SegmentFiles:
         self._forget(start)
         self.disk.fsync_dir(self.directory)
         return path
+
+    def _check_change(self) -> None:
+        assert is_held(self.writing), "files are cut, go and are exchanged under FileStore._lock"
+        assert is_held(self.changing), "files are cut, go and are exchanged under FileStore._sync_lock"
 
     def _forget(self, start: int) -> None:
         """The file of this name is another one from here on, or none: who has opened the old one must not keep it."""
@@ -253,6 +271,7 @@ class SegmentFiles:
 
     def cut(self, offset: int) -> None:
         """Make everything from ``offset`` to the end of its file read as zero, durably."""
+        self._check_change()
         start, inside = offset - offset % self.file_size, offset % self.file_size
         self.file(start).truncate(inside)
         self.refill(start)
@@ -279,6 +298,7 @@ class SegmentFiles:
 
     def replace(self, start: int, fresh: Path) -> None:
         """Let a complete, synced file take the place of another one; durable on return."""
+        self._check_change()
         self.disk.rename(fresh, self.directory / file_name(start))
         self._forget(start)
         self.disk.fsync_dir(self.directory)

@@ -67,6 +67,9 @@ class Lock:
     def locked(self) -> bool:
         return self._owner is not None
 
+    def _is_owned(self) -> bool:
+        return self._owner is (self._scheduler.current or OUTSIDE)
+
     def __enter__(self) -> bool:
         return self.acquire()
 

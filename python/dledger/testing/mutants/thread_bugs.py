@@ -51,10 +51,10 @@ THREADS: Final = (
     ),
     Mutant(
         "threads-view-changed-after-cut", "B20", "store.file_store", "FileStore.truncate",
-        "                self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)\n"
+        "                self._show(replace(self._view, end=end, cuts=self._view.cuts + 1))\n"
         "                self._data.drop_behind(end.end_pos)\n                self._data.cut(end.end_pos)",
         "                self._data.drop_behind(end.end_pos)\n                self._data.cut(end.end_pos)\n"
-        "                self._view = replace(self._view, end=end, cuts=self._view.cuts + 1)",
+        "                self._show(replace(self._view, end=end, cuts=self._view.cuts + 1))",
         "a reader meets what is being cut, sees no change, and calls it damaged",
         SCHEDULES,
     ),

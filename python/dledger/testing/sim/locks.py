@@ -57,6 +57,9 @@ class SimLock:
     def locked(self) -> bool:
         return self._held > 0
 
+    def _is_owned(self) -> bool:
+        return self._held > 0 and self.holder is Running.turn
+
     def __enter__(self) -> bool:
         return self.acquire()
 
