@@ -246,7 +246,8 @@ def test_i15_a_follower_may_take_what_its_leader_took(old: Alone) -> None:
 
 
 def test_i15_retention_need_not_wait_for_a_member_that_lost_its_disk(old: Alone) -> None:
-    old.watch.memories["n1"] = Memory(Memory())
+    old.watch.memories["n1"] = Memory()
+    old.watch.exchanged("n1", Memory())
     old.watch.retained(old.view, 5)
 
 

@@ -133,4 +133,5 @@ def test_i15_retention_over_what_a_group_holds_back_is_found(told: Told) -> None
 def test_i17_a_member_that_is_expelled_with_its_disk_untouched_is_found(told: Told) -> None:
     fact = Fact("follower_lost_data", (("node", "n0"), ("has", 1), ("had", 2)))
     breaks("I17", told.watch.members.fact, told.view, fact, told.watch.memories)
-    told.watch.members.fact(told.view, fact, {"n0": Memory(Memory())})
+    told.watch.exchanged("n0", Memory())
+    told.watch.members.fact(told.view, fact, told.watch.memories)

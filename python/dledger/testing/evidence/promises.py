@@ -42,6 +42,11 @@ PROMISES: Final[dict[str, Coverage]] = {
         "directed graphs on 5 nodes; graphs in which no node has two-way links to a majority",
     ),
     "P12": Coverage((SIM, CHAOS, JOB_KILLS, JUDGES), "executors on other machines"),
-    "P13": Coverage((STRANGERS,), "what is not promised is not tested, but for what strangers can do to a node"),
+    "P13": Coverage((), "what is not promised is not tested"),
+    "P14": Coverage(
+        (STRANGERS,),
+        "a stranger on another machine; TLS handshakes that are left half done; a program between two ends that talk "
+        "without TLS",
+    ),
 }
 """By promise, as in docs/guarantees.md."""
