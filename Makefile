@@ -64,7 +64,7 @@ chaos: $(VENV)/.package  ## real nodes under load while links, processes, power,
 	@$(BIN)/python -m dledger.testing.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
-strangers: $(VENV)/.package  ## other users, lying peers, certificates of others, idle and slow connections and floods at real nodes; needs root for the other users (JSON=file)
+strangers: $(VENV)/.package  ## other users, lying peers, certificates of others, idle and slow connections and floods at real nodes; needs root, or ids in /etc/subuid, for the two users (JSON=file)
 	@$(BIN)/python -m dledger.testing.strangers $(if $(JSON),--json $(JSON))
 
 sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (SEEDS=n, or SEED=s for one with its story; JSON=file)

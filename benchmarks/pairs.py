@@ -1,9 +1,10 @@
 """Two checkouts measured in turn: what a request and a connection cost in this one, as a ratio to the other one.
 
-``python -m benchmarks.pairs --other DIRECTORY [--pairs 20] [--seconds 3]``; both checkouts need their ``make setup``.
-Each pair starts a group of three nodes from one checkout, then one from the other, the first of them alternating, so
-that a machine that becomes slower or faster meanwhile is slow or fast for both. The interval of a ratio is that of its
-geometric mean over the pairs: a percentile bootstrap with 10,000 samples (Efron, 1979).
+``python -m benchmarks.pairs --other DIRECTORY [--pairs 20] [--slices 6] [--seconds 0.5]``; both checkouts need their
+``make setup``. Each pair starts a group of three nodes from either checkout, side by side. The loads then take turns in
+short slices, one group idle while the other works, so that a machine that becomes slower or faster meanwhile is slow or
+fast for both. The interval of a ratio is that of its geometric mean over the pairs: a percentile bootstrap with 10,000
+samples (Efron, 1979).
 """
 
 from __future__ import annotations
@@ -22,48 +23,104 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SAMPLES = 10_000
-CASES = {"1 in flight": 1, "512 in flight": 512}
-CONNECTIONS = 200
+LOADS = {"1 in flight": 1, "512 in flight": 512}
+CONNECT = "a new client and its first answer"
 
 
-def measure(directory: Path, seconds: float) -> dict[str, float]:
-    """What the code that this process imports needs: processor ms of all processes a request, ms a connection."""
+def processor_s(pid: int) -> float:
+    """Seconds of processor time of all threads of a process, to the nanosecond: the clock of another process has the
+    number that clock_getcpuclockid(3) gives."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def serve(directory: Path) -> None:
+    """Keep a group of the code that this process imports; each line of standard input names a case and its seconds,
+    each line of standard output has what it took: (amount, requests) of processor ms, or a median in ms."""
     from benchmarks.appends import leader_address
-    from benchmarks.costs import processor_ms
     from benchmarks.groups import group
     from benchmarks.load import append_load
     from dledger import Client
 
-    found: dict[str, float] = {}
     with group(directory, 3) as running, Client(running.bootstrap_servers) as client:
-        topic_id = client.topic("bench").topic_id
+        address, topic_id = leader_address(running), client.topic("bench").topic_id
         pids = [os.getpid(), *(node.pid for node in running.nodes.values())]
-        append_load(leader_address(running), topic_id, 1024, 8, 0.5)  # files and caches are warm
-        for case, in_flight in CASES.items():
-            before = sum(sum(processor_ms(pid)) for pid in pids)
-            load = append_load(leader_address(running), topic_id, 1024, in_flight, seconds)
-            spent = sum(sum(processor_ms(pid)) for pid in pids) - before
-            found[f"{case}: processor ms a request"] = spent / load.requests
-            found[f"{case}: p50 ms"] = statistics.median(load.latencies) * 1000
-        opened = []
-        for _ in range(CONNECTIONS):
-            began = time.perf_counter()
-            with Client(leader_address(running)) as fresh:
-                fresh.topic("bench")
-            opened.append(time.perf_counter() - began)
-        found["a new client and its first answer: ms"] = statistics.median(opened) * 1000
-    return found
+        append_load(address, topic_id, 1024, 8, 0.5)  # files and caches are warm
+        print("ready", flush=True)
+        for line in sys.stdin:
+            case, seconds = json.loads(line)
+            if case == CONNECT:
+                answer = opened(address, seconds)
+            else:
+                before = sum(map(processor_s, pids))
+                load = append_load(address, topic_id, 1024, LOADS[case], seconds)
+                spent = sum(map(processor_s, pids)) - before
+                answer = [spent * 1000, load.requests, statistics.median(load.latencies) * 1000]
+            print(json.dumps(answer), flush=True)
 
 
-def run_in(checkout: Path, seconds: float) -> dict[str, float]:
-    """`measure` in another process, with the code of ``checkout``."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
+def opened(address: str, seconds: float) -> list[float]:
+    """Milliseconds in all, how many, and the median: new clients, each with its first answer."""
+    from dledger import Client
+
+    took = []
+    until = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < until:
+        with Client(address) as fresh:
+            fresh.topic("bench")
+        took.append((time.perf_counter() - began) * 1000)
+    return [sum(took), len(took), statistics.median(took)]
+
+
+class Checkout:
+    """A process with the code of a checkout and a group of its nodes."""
+
+    def __init__(self, checkout: Path, directory: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
+        command = [checkout / ".venv/bin/python", Path(__file__).resolve(), "--serve", directory]
+        self._process = subprocess.Popen(
+            command, cwd=checkout, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the measuring process ended with {self._process.wait()}; its messages are above")
+        return line
+
+    def measure(self, case: str, seconds: float) -> list[float]:
+        assert self._process.stdin is not None
+        print(json.dumps([case, seconds]), file=self._process.stdin, flush=True)
+        return list(json.loads(self.answer()))
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+def pair(here: Path, other: Path, slices: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
+    """The figures of both checkouts: processor ms a request, and medians in ms, each over all its slices."""
     with tempfile.TemporaryDirectory(prefix="dledger-pairs-") as directory:
-        command = [
-            checkout / ".venv/bin/python", Path(__file__).resolve(), "--measure", directory, "--seconds", str(seconds),
-        ]  # fmt: skip
-        done = subprocess.run(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, check=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+        both = [Checkout(checkout, Path(directory) / name) for checkout, name in ((here, "here"), (other, "other"))]
+        try:
+            for checkout in both:
+                checkout.answer()
+            found: list[dict[str, float]] = [{}, {}]
+            for case in (*LOADS, CONNECT):
+                got: list[list[list[float]]] = [[], []]
+                for number in range(slices):
+                    for which in (0, 1) if number % 2 == 0 else (1, 0):
+                        got[which].append(both[which].measure(case, seconds))
+                for which, rounds in enumerate(got):
+                    if case != CONNECT:
+                        spent, requests = sum(one[0] for one in rounds), sum(one[1] for one in rounds)
+                        found[which][f"{case}: processor ms a request"] = spent / requests
+                    found[which][f"{case}: p50 ms"] = statistics.median(one[2] for one in rounds)
+        finally:
+            for checkout in both:
+                checkout.close()
+    return found[0], found[1]
 
 
 def interval(ratios: Sequence[float], seed: int = 1) -> tuple[float, float, float]:
@@ -78,21 +135,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pairs", description=__doc__)
     parser.add_argument("--other", type=Path, help="the checkout to compare with")
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of each load")
+    parser.add_argument("--slices", type=int, default=6, help="turns of each load in a pair")
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of a turn")
     parser.add_argument("--json", type=Path, help="where to keep all figures")
-    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.measure is not None:
-        print(json.dumps(measure(asked.measure, asked.seconds)))
+    if asked.serve is not None:
+        serve(asked.serve)
         return
     if asked.other is None:
         parser.error("--other: name the checkout to compare with")
     here, other = Path(__file__).resolve().parent.parent, asked.other.resolve()
     runs: list[tuple[dict[str, float], dict[str, float]]] = []
     for number in range(asked.pairs):
-        order = (here, other) if number % 2 == 0 else (other, here)
-        found = {checkout: run_in(checkout, asked.seconds) for checkout in order}
-        runs.append((found[here], found[other]))
+        runs.append(pair(here, other, asked.slices, asked.seconds))
         print(f"pair {number + 1} of {asked.pairs}", file=sys.stderr)
     for name in runs[0][0]:
         own, theirs = [a[name] for a, _ in runs], [b[name] for _, b in runs]

@@ -45,7 +45,8 @@ class Address:
             raise ConfigError(
                 f"this task runs on host {platform.node()}, but the group at {self.bootstrap_servers} can only be "
                 f"reached on host {self.local_to}: set option 'dledger.advertise.host' to that host's name when the "
-                "group is made, or use a group of its own machines with 'dledger.bootstrap.servers'"
+                "group is made, and 'dledger.secret.file' for the executors; or use a group of its own machines with "
+                "'dledger.bootstrap.servers'"
             )
         return shared_client(self.bootstrap_servers, group_id=self.group_id, **self.settings)
 
@@ -67,7 +68,9 @@ def find_group(options: Options, create: bool = False) -> Address:
 
     if options.peers:
         return Address(_own_node(options), settings)
-    servers = connect_path(options.path, options.replicas, create=create, **options.settings.group)
+    # The group has a secret of its own in its directory; the option says where its clients find a copy.
+    of_nodes = {name: value for name, value in options.settings.group.items() if name != "secret_file"}
+    servers = connect_path(options.path, options.replicas, create=create, **of_nodes)
     hosts = {server.rpartition(":")[0] for server in servers.split(",")}
     return Address(servers, settings, platform.node() if hosts <= LOOPBACK else "")
 

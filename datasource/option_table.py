@@ -38,8 +38,8 @@ OPTIONS: Final = (
     Option("dledger.peers", "", "all", "`n0-host:port;n1-host:port`: all nodes of a group of which this application "
            "runs one; its files lie under the path."),
     Option("dledger.selfId", "", "all", "Which of `dledger.peers` this application runs."),
-    Option("dledger.*", "", "all", "Any other setting of the client, or of the group of a path: "
-           "`dledger.request.timeout.ms`, `dledger.flush`."),
+    Option("dledger.*", "", "all", "Any other setting of the client, which all stand below, or of the group of a "
+           "path: `dledger.request.timeout.ms`, `dledger.secret.file`, `dledger.flush`."),
     Option("subscribe", "", READ, "Topics to read, separated by commas."),
     Option("subscribePattern", "", READ, "Topics whose whole name fits this regular expression (Java's syntax). A "
            "stream finds new ones while it runs and reads them from their first record."),

@@ -314,8 +314,9 @@ class ClientConfig:
     idempotent: bool = True
     """Retries carry (producer id, epoch, sequence), so that none doubles."""
     secret_file: str = ""
-    """File with the secret of a group whose nodes ask clients for it; absolute path. For an embedded group of the same
-    Unix user it is found without this."""
+    """File with the secret of a group whose nodes ask clients for it, as those of a path do; absolute path. Programs of
+    the Unix user and machine that the group of a path belongs to find it without this; others, Spark's tasks on other
+    hosts among them, read it from the same path on every host."""
     tls_ca: str = ""
     """PEM file with the authority's certificates, for a group that wants TLS. Given with the other two; Spark's tasks
     read them too, so they are at the same path on every host."""

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dledger.batch.columns import Atom, Columns, Field, Struct
+from dledger.batch.columns import Array, Atom, Columns, Field, Map, Struct
 from dledger.batch.header import Codec
 from dledger.batch.records import decode_batch, encode_batch, make_records
 from dledger.batch.sizes import coalesce, split_batch
-from dledger.batch.typed import arrow_schema, decode_typed, key_bytes, record_times, stamped
+from dledger.batch.typed import arrow_schema, convert, decode_typed, key_bytes, record_times, stamped
 from dledger.errors import CorruptEntry, ProtocolError
 
 PLAIN = Columns((Field("id", Atom("integer")), Field("who", Struct((Field("name", Atom("string")),)))), key="id")
@@ -44,6 +44,16 @@ def test_a_slice_is_stored_without_what_it_leaves_out() -> None:
     part = body(whole.slice(1990))
     assert len(part) < 40_000
     assert decode_typed(part, {1: PLAIN}.__getitem__)[2].equals(whole.slice(1990))
+
+
+def test_rows_of_a_slice_keep_their_own_arrays_and_maps_in_wider_columns() -> None:
+    narrow, wide = (
+        Columns((Field("a", Array(Atom(kind))), Field("m", Map(Atom("string"), Atom(kind)))))
+        for kind in ("integer", "long")
+    )
+    rows = [{"a": [i] * (i % 3), "m": [(str(i), i)]} for i in range(9)]
+    whole = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(narrow))
+    assert convert(whole.slice(4, 3), narrow, wide).to_pylist() == rows[4:7]
 
 
 def test_times_are_those_of_the_event_time_column_and_of_the_write_where_it_is_null() -> None:

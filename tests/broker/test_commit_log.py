@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from dledger.broker.commit_log import CommitLog
 from dledger.broker.reput import DispatchRequest
-from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, RecordTooLarge
+from dledger.errors import CorruptStore, DiskFull, FormatError, OffsetOutOfRange, RecordTooLarge
 from dledger.rocketmq.hosts import Host
 from dledger.rocketmq.message import Message, SysFlag, message_size
 from dledger.rocketmq.scan import Kind, scan
@@ -76,6 +78,22 @@ def test_either_all_messages_are_put_or_none(log: CommitLog, some: Some) -> None
     assert (log.max_offset, log.files.path(0).read_bytes()) == (end, data)
     assert log.files.starts == [0]
     assert log.put_messages(some(1))[0].queue_offset == 1
+
+
+def test_a_put_for_which_the_disk_has_no_room_takes_no_queue_offsets(
+    log: CommitLog, some: Some, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    first = log.put_messages(some(3))
+    monkeypatch.setattr(os, "pwritev", full)
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(DiskFull):
+        log.put_messages(some(3))
+    monkeypatch.undo()
+    again = log.put_messages(some(3))
+    assert [one.queue_offset for one in again] == [one.queue_offset + 1 for one in first]
 
 
 @pytest.mark.parametrize("flag", [SysFlag.PREPARED, SysFlag.ROLLBACK])

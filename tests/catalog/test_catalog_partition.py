@@ -190,3 +190,13 @@ def test_a_million_batches_take_56_bytes_each() -> None:
     assert len(partition.table.read(0, partition.rows)) == 56_000_000
     assert partition.find(9_999_995, -1, 1)[0].index == 999_999
     assert partition.split(0, 10_000_000, 1 << 20, 10)[0] == (104_860, 1_048_600)
+
+
+@given(BATCHES, st.data())
+def test_the_batches_of_a_range_of_entries_are_those_that_lie_there_whenever_they_were_committed(
+    rows: list[Any], data: st.DataObject
+) -> None:
+    partition, batches = build(rows)
+    first = data.draw(st.integers(0, 2 * len(rows)))
+    last = data.draw(st.integers(first, 2 * len(rows)))
+    assert partition.batches_of(first, last) == [(b.base, b.count) for b in batches if first <= b.index <= last]

@@ -134,6 +134,8 @@ class FakeGroup:
         self.name = "g"
         self.ids: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = {}
         """By node, the id of its group and that group's ancestors; A and none where nothing is said."""
+        self.refusal: Code | None = None
+        """What every hello is answered with, in place of a welcome."""
         self.behind: set[str] = set()
         self.lag: dict[str, int] = {}
         """Records of each partition that a node has not applied when it is asked for end offsets."""
@@ -167,7 +169,7 @@ class FakeGroup:
             self.seen.append((node.node_id, message, bytes(payload[:64])))
             if isinstance(message, HelloRequest):
                 good = message.group in ("", self.name)
-                code = Code.SUCCESS if good else Code.UNKNOWN_GROUP
+                code = self.refusal or (Code.SUCCESS if good else Code.UNKNOWN_GROUP)
                 group_id, ancestors = self.ids.get(node.node_id, ("A", ()))
                 text = "" if good else "another group"
                 answer = HelloResponse(
@@ -192,6 +194,14 @@ class FakeGroup:
             if isinstance(fault, tuple):
                 return refuse(message, fault[1], ""), ()
             return answer
+
+    def drop_connections(self) -> None:
+        """All that are open end now."""
+        with self.lock:
+            for node in self.nodes.values():
+                for sock in list(node.sockets):
+                    with contextlib.suppress(OSError):
+                        sock.shutdown(socket.SHUT_RDWR)
 
     def _do(self, node: FakeNode, message: Any, payload: memoryview) -> Any:
         doing: dict[type, Callable[..., Any]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 from typing import Any
 
 import pyarrow as pa
@@ -383,17 +382,10 @@ def test_client_of_another_group_is_refused(group: Any, fast: Any) -> None:
         client.topics()
 
 
-def drop_connections(group: Any) -> None:
-    with group.lock:
-        for node in group.nodes.values():
-            for sock in list(node.sockets):
-                sock.shutdown(socket.SHUT_RDWR)
-
-
 def test_client_of_a_group_that_was_made_anew_at_its_addresses_is_told_so_at_once(group: Any, client: Client) -> None:
     client.append("t", b"a")
     group.ids = dict.fromkeys(group.nodes, ("B", ()))
-    drop_connections(group)
+    group.drop_connections()
     with pytest.raises(WrongGroup, match=r"group B.*group A.*founded apart") as caught:
         client.append("t", b"b")
     assert caught.value.definite
@@ -405,7 +397,7 @@ def test_client_of_a_group_that_was_made_anew_at_its_addresses_is_told_so_at_onc
 def test_client_goes_on_without_an_address_that_another_group_has_now(group: Any, client: Client) -> None:
     client.append("t", b"a")
     group.ids = {"n1": ("B", ())}
-    drop_connections(group)
+    group.drop_connections()
     group.leader = "n2"
     for value in (b"b", b"c", b"d"):
         client.append("t", value)
@@ -414,10 +406,10 @@ def test_client_goes_on_without_an_address_that_another_group_has_now(group: Any
 
 def test_client_follows_a_group_that_was_made_from_a_copy_of_its_own(group: Any, client: Client) -> None:
     group.ids = dict.fromkeys(group.nodes, ("B", (("A", 7),)))
-    drop_connections(group)
+    group.drop_connections()
     client.append("t", b"a")
     group.ids = dict.fromkeys(group.nodes, ("B", ()))
-    drop_connections(group)
+    group.drop_connections()
     client.append("t", b"b")
     assert group.values("t") == [b"a", b"b"]
 
@@ -426,7 +418,7 @@ def test_client_says_which_group_it_has_met(group: Any, client: Client) -> None:
     assert client.lineage() == Lineage("A")
     asked = len(group.requests(MetadataRequest))
     group.ids = dict.fromkeys(group.nodes, ("B", (("A", 7),)))
-    drop_connections(group)
+    group.drop_connections()
     client.append("t", b"a")
     assert client.lineage() == Lineage("B", (("A", 7),))
     assert len(group.requests(MetadataRequest)) <= asked + 1

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dledger.client.messages import put
-from dledger.errors import ProtocolError
+from dledger.client.messages import MAX_PUT_BYTES, put
+from dledger.errors import ConfigError, DiskFull, OutcomeUnknown, ProtocolError
 from dledger.messages.broker import PutMessageResponse
 from dledger.messages.codes import Code
 from dledger.rocketmq.hosts import LOCALHOST
@@ -39,3 +39,31 @@ def test_an_answer_with_other_than_one_place_for_each_message_is_not_believed(
 ) -> None:
     with pytest.raises(ProtocolError, match="places"):
         put_answered(physical, queue)
+
+
+def large(body: bytes = bytes(MAX_PUT_BYTES // 2), properties: str = "") -> Message:
+    return Message("t", body, properties, 0, born_host=LOCALHOST)
+
+
+def test_messages_of_which_a_part_is_stored_are_not_called_not_written() -> None:
+    """Three requests: who took the error of the second one for definite would put the first message once more."""
+    core: Any = SimpleNamespace()
+    steps = put(core, [large(), large(), large()])
+    assert len(next(steps).payload) == 1
+    stored = PutMessageResponse(
+        code=Code.SUCCESS, physical_offsets=(0,), queue_offsets=(0,), store_host="127.0.0.1:10911"
+    )
+    assert len(steps.send((stored, memoryview(b""))).payload) == 1
+    with pytest.raises(OutcomeUnknown, match="the first 1 of them are stored, and then full") as caught:
+        steps.throw(DiskFull("full"))
+    assert not caught.value.definite
+    first = put(core, [large(), large()])
+    next(first)
+    with pytest.raises(DiskFull):
+        first.throw(DiskFull("full"))
+
+
+def test_a_message_that_cannot_be_is_found_before_any_is_sent() -> None:
+    core: Any = SimpleNamespace()
+    with pytest.raises(ConfigError, match="message 2 for 't'"):
+        next(put(core, [large(), large(), large(b"", "p" * (1 << 20))]))

@@ -164,6 +164,18 @@ def test_refusal_after_an_unclear_attempt(sequenced: bool, expected: type[DLedge
         one.answered("b:1", Code.UNKNOWN_TOPIC, "", "", 0)
 
 
+@pytest.mark.parametrize("code", [Code.LIMIT_REACHED, Code.ILLEGAL_MEMBER_STATE])
+def test_refusal_by_what_the_leader_sees_now_says_nothing_of_an_unclear_attempt(code: Code) -> None:
+    """The first attempt may have taken the last place that the group had, and be committed yet."""
+    one = call(routes())
+    one.lost("a:1", "closed")
+    with pytest.raises(OutcomeUnknown):
+        one.answered("b:1", code, "", "", 0)
+    with pytest.raises(DLedgerError) as at_once:
+        call(routes()).answered("a:1", code, "", "", 0)
+    assert at_once.value.definite
+
+
 def test_full_disk_is_waited_for_only_so_long() -> None:
     one = Call(routes(), WRITE, Patience(60_000, 20, 250), 0, lambda: 0.5)
     assert not one.answered("a:1", Code.DISK_FULL, "", "", 1)

@@ -23,7 +23,7 @@ from dledger.embedded import connect_path
 from dledger.embedded.home import Home
 from dledger.embedded.ports import free_ports
 from dledger.embedded.process import ProcessId
-from dledger.errors import ConfigError, PathError, PortInUse, Unavailable, WrongGroup
+from dledger.errors import ConfigError, DLedgerError, PathError, PortInUse, Unavailable, WrongGroup
 from dledger.net.address import split_address
 from dledger.net.secret import read_secret
 
@@ -103,6 +103,23 @@ def test_group_that_was_killed_comes_back_with_all_that_was_acknowledged(log_pat
     with EmbeddedGroup(log_path, **SMALL) as again:
         assert again.bootstrap_servers == servers
         assert values(servers) == ["a", "b"]
+
+
+def test_group_of_one_whose_disk_lost_committed_entries_names_the_way_out(log_path: Path, tmp_path: Path) -> None:
+    lost = ("data", "index", "mark")
+    directory, kept = log_path / "n0", tmp_path / "kept"
+    kept.mkdir()
+    for value in ("kept", "lost", "lost too"):
+        with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+            append(group.bootstrap_servers, value)
+        if value == "kept":
+            for name in lost:
+                subprocess.run(["cp", "-a", directory / name, kept / name], check=True)
+    for name in lost:
+        subprocess.run(["rm", "-r", directory / name], check=True)
+        subprocess.run(["cp", "-a", kept / name, directory / name], check=True)
+    with pytest.raises(DLedgerError, match=r"disk has lost them, and the group has no other node.*--accept-loss \d+"):
+        EmbeddedGroup(log_path, replicas=1, **SMALL)
 
 
 def test_missing_node_is_started_by_whoever_comes_next(log_path: Path) -> None:

@@ -120,6 +120,23 @@ def test_lock_is_held_by_one_and_dies_with_it(tmp_path: Path) -> None:
             pass
 
 
+def test_lock_is_held_by_one_of_two_in_one_program(tmp_path: Path) -> None:
+    with (
+        Home(tmp_path).lock(),
+        pytest.raises(Unavailable, match="starting or ending"),
+        Home(tmp_path).lock(timeout_s=0),
+    ):
+        pass
+
+
+def test_a_node_s_directory_that_was_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.node_directory(N0).mkdir()
+    home.node_directory(N0).chmod(0o755)
+    home.make_node_directory(N0)
+    assert home.node_directory(N0).stat().st_mode & 0o777 == 0o700
+
+
 def test_node_runs_exactly_while_its_pid_file_is_locked(tmp_path: Path) -> None:
     home = Home(tmp_path)
     assert not home.node(N0).running

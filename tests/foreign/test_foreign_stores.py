@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from dledger.errors import ConfigError, PathError
 from dledger.foreign.forms import Store, open_store
 from dledger.foreign.ranges import cut, first_stored, plan_store, read_range
 from dledger.foreign.storage import Storage
+from dledger.foreign.tail import begins, ends
 from dledger.rocketmq.columns import Wanted
 
 
@@ -284,6 +286,34 @@ def test_times_leave_out_whole_files_and_messages_exactly(tmp_path: Path, stores
     times = [first_stored(store.storage, file) for file in store.forms[0].files]
     assert times == sorted(times)  # type: ignore[type-var]
     assert times[0] == messages[0].store_timestamp
+
+
+@pytest.mark.parametrize("ahead", [3_599_000, -3_599_000])
+def test_a_broker_s_clock_that_is_set_by_less_than_an_hour_leaves_out_no_file(
+    tmp_path: Path, stores: Any, ahead: int
+) -> None:
+    """The messages on both sides of a file's border were stored by a clock that was wrong."""
+    log = stores.Log(tmp_path / "commitlog", 4096)
+    messages = stores.some(60)
+    probe = stores.Log(tmp_path / "probe", 4096)
+    firsts = {place // 4096: n for n, place in reversed(list(enumerate(probe.append(messages))))}.values()
+    wrong = {n: replace(messages[n], store_timestamp=messages[n].store_timestamp + ahead) for n in firsts}
+    log.append([wrong.get(n, message) for n, message in enumerate(messages)])
+    wanted = Wanted(stored_from=messages[0].store_timestamp, stored_before=messages[-1].store_timestamp + 1)
+    assert read(opened(tmp_path), wanted=wanted)[0] == [m.body for n, m in enumerate(messages) if n not in wrong]
+
+
+def test_what_is_not_committed_is_not_shown_before_the_committed_entry_is_there(tmp_path: Path, stores: Any) -> None:
+    """A follower may hear of a commit before it has the entry; until then its own tail may still be given up."""
+    log = stores.Log(tmp_path / "data", 4096, entries=True)
+    log.append(stores.some(20))
+    log.commit(30)
+    store = opened(tmp_path, "dledger")
+    assert ends(store, begins(store)) == begins(store)
+    log.append(stores.some(20, first=20))
+    log.commit(30)
+    store = opened(tmp_path, "dledger")
+    assert ends(store, begins(store)) == {"dledger": struct.unpack_from(">q", log.units[31], 4)[0]}
 
 
 @pytest.mark.parametrize("committed", [True, False])

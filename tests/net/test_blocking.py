@@ -6,6 +6,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,9 +22,10 @@ from dledger.messages.client import (
     StatusResponse,
 )
 from dledger.messages.codes import Code
-from dledger.messages.hello import HelloResponse
+from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.net.blocking import BlockingConnection, Lost
 from dledger.net.handshake import Greeting, Introduction
+from dledger.net.secret import Secret, Side
 from dledger.wire import FrameReader, Limits, decode, encode
 
 HELLO = HelloResponse(code=Code.SUCCESS, group="g")
@@ -157,3 +160,56 @@ def test_garbage_and_nobody_are_unavailable_and_another_group_is_said(serve: Cal
         BlockingConnection(serve(lambda sock: answer(sock, (refusal, []))), Greeting(Introduction()), Limits(), 10)
     with pytest.raises(Unavailable, match="127"):
         BlockingConnection("127.0.0.1:1", Greeting(Introduction()), Limits(), 10)
+
+
+SECRET = Secret(b"k" * 32)
+
+
+def gatekeeper(last_word: HelloResponse, said: list[Any]) -> Script:
+    """A node that wants the secret, and says its last word only when the request behind the proof is there."""
+
+    def script(sock: socket.socket) -> None:
+        reader = FrameReader(Limits())
+        while len(said) < 3:
+            for frame in reader.feed(sock.recv(65536)):
+                message = decode(frame.kind, frame.header, frame.payload)
+                said.append(message)
+                if isinstance(message, HelloRequest):
+                    hello = replace(HELLO, nonce=b"n" * 16, proof_wanted=True)
+                    hello = replace(hello, proof=SECRET.proof(Side.ACCEPTS, message, hello))
+                    sock.sendall(b"".join(encode(hello, frame.request_id)))
+                elif isinstance(message, StatusRequest):
+                    sock.sendall(b"".join(encode(last_word, frame.request_id - 1)))
+                    if last_word.code is Code.SUCCESS:
+                        answered = StatusResponse(code=Code.SUCCESS, status={"up": 1})
+                        sock.sendall(b"".join(encode(answered, frame.request_id)))
+
+    return script
+
+
+def test_a_request_follows_the_proof_at_once_where_a_refusal_has_somewhere_to_go(
+    serve: Callable[[Script], str],
+) -> None:
+    said: list[Any] = []
+    greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
+    refused: list[bool] = []
+    address = serve(gatekeeper(HELLO, said))
+    connection = BlockingConnection(address, greeting, Limits(), 10, on_refusal=lambda: refused.append(True))
+    assert connection.welcome.group == "g"
+    assert not connection.usable, "the last word is still to come"
+    assert connection.ask(StatusRequest(), (), soon())[0].status == {"up": 1}
+    assert [type(message) for message in said] == [HelloRequest, HelloProof, StatusRequest]
+    assert not refused
+    connection.close()
+
+
+def test_a_refused_proof_loses_the_request_behind_it_which_nobody_has_taken(serve: Callable[[Script], str]) -> None:
+    refusal = HelloResponse(code=Code.ACCESS_DENIED, message="another secret", group="g")
+    greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
+    refused: list[bool] = []
+    address = serve(gatekeeper(refusal, []))
+    connection = BlockingConnection(address, greeting, Limits(), 10, on_refusal=lambda: refused.append(True))
+    with pytest.raises(Lost, match="another secret") as lost:
+        connection.ask(StatusRequest(), (), soon())
+    assert (lost.value.sent, refused) == (False, [True])
+    connection.close()

@@ -416,6 +416,32 @@ def test_megabytes_that_have_come_on_one_connection_are_not_taken_in_one_turn() 
     with_node(work)
 
 
+def test_a_large_body_is_received_no_more_at_once_than_is_a_clients_turn() -> None:
+    """Fifty clients may have megabytes ready, and one turn of the loop would copy them all."""
+
+    async def work(node: Node) -> None:
+        address = await node.open()
+        assert node.listener is not None
+        with dial(address) as sock:
+            sock.sendall(HELLO)
+            await node.until(lambda: len(node.frames) == 1)
+            frame = b"".join(encode(AppendRequest(), 1, [bytes(4 << 20)]))
+            sock.setblocking(False)
+            sent = 0
+            with contextlib.suppress(BlockingIOError):
+                while sent < len(frame):
+                    sent += sock.send(frame[sent:])
+            (connection,) = node.listener.connections
+            turns = [connection.received]
+            while turns[-1] < len(HELLO) + sent and not connection.closing:
+                await asyncio.sleep(0)
+                turns.append(connection.received)
+        assert sent > 2 * (TURN_BYTES + RECEIVE_BYTES)
+        assert max(after - before for before, after in itertools.pairwise(turns)) <= TURN_BYTES + RECEIVE_BYTES
+
+    with_node(work)
+
+
 def test_large_requests_that_had_to_wait_are_taken_when_others_have_ended() -> None:
     async def work(node: Node) -> None:
         address = await node.open(max_bytes=5 << 20)

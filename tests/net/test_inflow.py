@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from dledger.net.inflow import LEAST_BYTES_PER_S, Inflow, Stalled
 
 MIB = 1 << 20
+PATIENCE_S = 60
+"""A test that still waits then has failed."""
 
 
 class FakeSender:
@@ -20,6 +22,7 @@ class FakeSender:
         self.takes_no_answers = False
         self.size = 0
         self.taken = False
+        self.has_room = asyncio.Event()
         self.error: Exception | None = None
 
     def begin(self, size: int) -> bool:
@@ -31,6 +34,8 @@ class FakeSender:
     def proceed(self) -> None:
         self.taken = self.inflow.admits(self, self.size)
         self.is_kept_waiting = not self.taken
+        if self.taken:
+            self.has_room.set()
         self.inflow.note(self, self.size if self.taken else 100)
 
     def end(self) -> None:
@@ -57,7 +62,8 @@ class Bench:
 
 def on_bench(work: Callable[[Bench], Awaitable[None]]) -> None:
     async def main() -> None:
-        await work(Bench())
+        async with asyncio.timeout(PATIENCE_S):
+            await work(Bench())
 
     asyncio.run(main())
 
@@ -68,11 +74,11 @@ def test_frames_get_their_room_in_the_order_in_which_they_came() -> None:
         assert [sender.begin(4 * MIB) for sender in senders] == [True, True, False, False, False]
         assert not bench.sender().begin(1), "a small one does not overtake: it would keep the large ones out for ever"
         senders[0].end()
-        await asyncio.sleep(0)
+        await senders[2].has_room.wait()
         assert [sender.taken for sender in senders] == [True, True, True, False, False]
         senders[1].end()
         senders[2].end()
-        await asyncio.sleep(0)
+        await senders[4].has_room.wait()
         assert all(sender.taken for sender in senders)
         assert bench.inflow.used <= 8 * MIB + 100
 
@@ -95,8 +101,7 @@ def test_whole_requests_that_wait_for_answers_count_too() -> None:
         assert not second.begin(MIB)
         bench.others = 0
         bench.inflow.relieved()
-        await asyncio.sleep(0)
-        assert second.taken
+        await second.has_room.wait()
 
     on_bench(work)
 
@@ -129,8 +134,7 @@ def test_while_others_wait_patience_is_shorter_and_their_turn_comes() -> None:
         assert slow.error is None
         bench.sweep_at(2.0)
         assert slow.error is not None
-        await asyncio.sleep(0)
-        assert waiting.taken
+        await waiting.has_room.wait()
 
     on_bench(work)
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,14 @@ from dledger.net.blocking import BlockingConnection
 from dledger.net.handshake import Greeting, Introduction
 from dledger.net.loop import loop_factory
 from dledger.net.rpc import Rpc
-from dledger.net.tls import client_context, server_context
+from dledger.net.tls import (
+    CertificateRefused,
+    certificate_refused,
+    client_context,
+    expired_certificate,
+    own_certificate,
+    server_context,
+)
 from dledger.types import NodeId, Term
 from dledger.wire import Message
 
@@ -178,9 +186,9 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
 
 def refused(address: str, tls: Tls | None, new_loop: Any) -> set[str]:
     """What both kinds of connection say of a port that does not let them in."""
-    with pytest.raises(Unavailable) as waiting:
+    with pytest.raises((Unavailable, CertificateRefused)) as waiting:
         BlockingConnection(address, Greeting(Introduction()), LIMITS, 10, client_context(tls))
-    with pytest.raises(Unavailable) as running:
+    with pytest.raises((Unavailable, CertificateRefused)) as running:
         ask_rpc(new_loop, address, tls, [b"a"])
     return {str(waiting.value), str(running.value)}
 
@@ -336,3 +344,63 @@ def test_files_that_are_not_what_they_should_be_are_named(
         with pytest.raises(ConfigError, match=words) as caught:
             make(tls_of({**files, name: str(path)}))
         assert name in str(caught.value)
+
+
+def expired(authority: trustme.CA, files: dict[str, str]) -> dict[str, str]:
+    """The same with a certificate that was valid in 2019."""
+    own = authority.issue_cert("127.0.0.1", not_before=datetime(2019, 1, 1), not_after=datetime(2020, 1, 1))  # noqa: DTZ001
+    directory = Path(files["tls_certificate"]).parent
+    certificate, key = directory / "expired.pem", directory / "expired.key"
+    certificate.write_bytes(b"".join(part.bytes() for part in own.cert_chain_pems))
+    key.write_bytes(own.private_key_pem.bytes())
+    return {**files, "tls_certificate": str(certificate), "tls_key": str(key)}
+
+
+def test_who_comes_with_an_expired_certificate_is_told_its_dates_by_both_ends(
+    port: Callable[..., Port], issue: Issue, new_loop: Any
+) -> None:
+    authority = trustme.CA()
+    files = issue(authority=authority)
+    old = expired(authority, files)
+    node = port(tls_of(files))
+    for text in refused(node.address, tls_of(old), new_loop):
+        assert old["tls_certificate"] in text
+        assert "valid from Jan  1 00:00:00 2019 GMT to Jan  1 00:00:00 2020 GMT" in text
+    assert not node.heard
+    for text in refused(port(tls_of(old)).address, tls_of(files), new_loop):
+        assert "certificate verify failed: this side does not take the node's certificate: certificate has exp" in text
+        assert f"tls_ca {files['tls_ca']!r}, valid from" in text
+
+
+def test_a_certificate_is_read_whoever_has_signed_it_and_whenever_it_is_valid(issue: Issue) -> None:
+    authority = trustme.CA()
+    files = expired(authority, {**issue(authority=authority), "tls_ca": issue()["tls_ca"]})
+    assert own_certificate(tls_of(files))["notAfter"] == "Jan  1 00:00:00 2020 GMT"
+
+
+@pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "half written"])
+def test_a_refusal_is_told_although_the_files_are_gone_or_others_by_now(issue: Issue, is_gone: bool) -> None:
+    files = issue()
+    context = client_context(tls_of(files))
+    assert context is not None
+    path = Path(files["tls_certificate"])
+    path.unlink() if is_gone else path.write_text("-----BEGIN")
+    alert = ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca")
+    alert.reason = "TLSV1_ALERT_UNKNOWN_CA"
+    text = str(certificate_refused("a:1", alert, context))
+    assert f"the node refuses this side's tls_certificate {files['tls_certificate']!r}, which cannot be read" in text
+    assert "its tls_ca does not know the authority that signed it" in text
+    assert expired_certificate("a:1", context) is None
+
+
+def test_who_is_refused_behind_the_loss_of_its_files_is_told_to_ask_again(
+    port: Callable[..., Port], issue: Issue
+) -> None:
+    """Not that its settings cannot be, as at a start: they were taken, and another node may take them now."""
+    trusted = issue()
+    foreign = {**issue(), "tls_ca": trusted["tls_ca"]}
+    context = client_context(tls_of(foreign))
+    Path(foreign["tls_certificate"]).unlink()
+    with pytest.raises((Unavailable, CertificateRefused)) as caught:
+        BlockingConnection(port(tls_of(trusted)).address, Greeting(Introduction()), LIMITS, 10, context)
+    assert not isinstance(caught.value, ConfigError)

@@ -214,5 +214,61 @@ def test_a_record_of_other_members_is_refused_with_both_lists(known):
     assert "docs/operations.md" in str(caught.value)
 
 
-def test_a_record_of_before_that_lacks_a_member_which_does_not_count_is_taken():
-    assert node_of(Membership(101, Index(3), FOUNDED[:2])).membership.members == MEMBERS
+def test_a_record_of_before_that_lacks_a_member_which_does_not_count_is_taken_and_the_list_is_not_recorded_yet():
+    """The list may be a wrong one: only an id, which all members of one list agree on, brings it on the record."""
+    node = node_of(Membership(101, Index(3), FOUNDED[:2]))
+    assert node.membership.members == ()
+    question = sent(node.tick(0), MemberRequest)[0]
+    node.step(answer_to(question, MEMBERS), 0)
+    assert node.membership.members == MEMBERS
+    assert node_of(Membership(101, NO_INDEX, FOUNDED)).membership.members == MEMBERS
+
+
+def answer_to(question: MemberRequest, members, *, of: NodeId = N0, bound=FOUNDED) -> MemberResponse:
+    """Of a member of group A that was founded with ``members``."""
+    return MemberResponse(
+        group=group_tag("default", members, "A"), local_id=of, remote_id=question.local_id, term=Term(0),
+        incarnation=dict(bound)[of], asked=question.incarnation, nonce=question.nonce,
+        bound={str(name): drawn for name, drawn in bound}, group_id="A",
+    )  # fmt: skip
+
+
+def test_a_first_start_with_a_wrong_list_records_nothing_and_the_right_one_is_taken_after_it():
+    empty = Membership(555)
+    wrong = RaftNode(config(2), N1, HardState(), summary_of([]), lambda n: 5 % n, 0, 1 << 20, empty)
+    question = only(wrong.tick(0), MemberRequest, N0)
+    ready = wrong.step(answer_to(question, MEMBERS), 0)
+    assert ready.membership is None
+    assert wrong.membership == empty
+    assert wrong.strangers[N0].tag == group_tag("default", MEMBERS, "A")
+    right = node_of(wrong.membership)
+    right.step(answer_to(only(right.tick(0), MemberRequest, N0), MEMBERS), 0)
+    assert right.membership == Membership(555, group_id="A", members=MEMBERS)
+
+
+def test_a_group_is_not_founded_with_a_list_that_a_member_does_not_have():
+    """n0 was told two members, n1 three."""
+    founder = RaftNode(config(2), N0, HardState(), summary_of([]), lambda n: 5 % n, 0, 1 << 20, Membership(100))
+    other = node_of(Membership(101))
+    question = only(founder.tick(0), MemberRequest, N1)
+    for answer in sent(other.step(question, 0), MemberResponse):
+        founder.step(answer, 0)
+    answer = MemberResponse(
+        group=other.tag, local_id=N1, remote_id=N0, term=Term(-1), incarnation=101, asked=100, nonce=question.nonce,
+        is_empty=True,
+    )  # fmt: skip
+    founder.step(answer, 0)
+    assert not founder.membership.founded
+    assert founder.strangers[N1].tag == other.tag
+    assert other.strangers[N0].tag == founder.tag
+
+
+def test_an_id_is_not_learned_from_another_group_that_got_ids_before():
+    """Both are of one name and one list, and nobody of the one was ever in the other."""
+    node = member("")
+    others = tuple((name, drawn + 1000) for name, drawn in FOUNDED)
+    question = only(node.tick(0), MemberRequest, N0)
+    node.step(answer_to(question, MEMBERS, bound=others), 0)
+    assert node.membership.group_id == ""
+    node.step(answer_to(question, MEMBERS, bound=(others[0], *FOUNDED[1:])), 0)
+    assert node.membership.group_id == "A"

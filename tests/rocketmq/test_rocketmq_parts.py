@@ -150,6 +150,7 @@ def test_index_chains_have_the_newest_first_and_stop_when_the_file_is_full() -> 
     again = IndexFile(index.encode(), slots=1)
     assert again.lookup("T", "k") == [20, 10, 0]
     assert again.lookup("T", "k", begin=7_000, end=8_000) == [10]
+    assert again.lookup("T", "k", begin=7_400, end=8_000) == [10], "a file knows whole seconds, and this is within one"
     assert again.check() == []
 
 

@@ -16,6 +16,7 @@ from dledger.cli.main import main
 from dledger.config import ClientConfig, GroupConfig, NodeConfig
 from dledger.datasource.option_table import MEANT, OPTIONS
 from dledger.datasource.options import parse_options
+from dledger.datasource.settings import spark_name
 from dledger.errors import UnknownOption
 
 TOP = Path(__file__).resolve().parents[2]
@@ -73,6 +74,17 @@ def test_settings_are_documented_with_their_defaults(config: type[Any]) -> None:
     }
     assert {row[0]: row[1] for row in rows} == shown
     assert all(row[2] for row in rows if row[0] != "`node_id`")
+
+
+def test_every_setting_of_the_client_is_documented_as_an_option() -> None:
+    """docs/options.md has each by its name in Spark, which is an option, with the words of docs/operations.md."""
+    operations, options = ((TOP / "docs" / name).read_text() for name in ("operations.md", "options.md"))
+    of_client = table(operations.split("## Settings of a client\n")[1], "setting | default | meaning")
+    own = {"`compression`", "`idempotent`"}  # the one is an option without prefix, the other is no option
+    expected = [[f"`{spark_name(row[0].strip('`'))}`", *row[1:]] for row in of_client if row[0] not in own]
+    assert table(options, "option | default | meaning") == expected
+    for name, default, _ in expected:
+        assert parse_options({name.strip("`"): default or "/a/file"}).settings.client
 
 
 def test_every_command_is_documented() -> None:

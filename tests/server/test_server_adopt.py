@@ -180,6 +180,8 @@ def test_nodes_that_were_killed_or_lost_their_queues_show_both_logs_again(play: 
             assert sum([len(await pull(other, "orders", queue, stale=True)) for queue in (0, 1)]) == (OLD + 16) // 2
             place = place_of(old, 3)
             assert (await view(other, place, stale=True)).physical_offset == place
+            index = node.application.reput.files.index  # also of a node that does not lead, and is asked for no key
+            assert [index.lookup(("orders", "bills")[n % 2], f"u{n}") for n in (0, 3)] == [[place_of(old, 0)], [place]]
 
     play(story, start=False, commit_log="rocketmq", **SIZES)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,14 +13,15 @@ import pytest
 
 from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.index_service import IndexService
+from dledger.checksum import crc32
 from dledger.errors import FormatError
 from dledger.messages.command import DeleteTopic
-from dledger.messages.entry import HEADER_SIZE, MAGIC_NOOP, MAGIC_NORMAL, Entry, LogEnd, place, stamp
+from dledger.messages.entry import HEADER_SIZE, MAGIC_NOOP, MAGIC_NORMAL, Entry, HardState, LogEnd, place, stamp
 from dledger.rocketmq.hosts import Host
 from dledger.rocketmq.message import Message, Transaction, decode_message, encode_message, message_size
 from dledger.rocketmq.properties import keys_of, parse_properties, tags_code
 from dledger.server.appends import COMMAND_HEADER
-from dledger.server.dispatched import Dispatched
+from dledger.server.dispatched import MARK_FILE, ROOT, Dispatched, Mark
 from dledger.store.memory import MemoryStore
 from dledger.testing.sim.rng import Rng
 from dledger.types import Index, Term
@@ -158,3 +162,87 @@ def test_entries_of_all_kinds_come_to_the_queues_and_the_index_of_one_message_af
     assert len(one_by_one) > 9
     assert at_once.keys() == one_by_one.keys()
     assert [name for name in one_by_one if at_once[name] != one_by_one[name]] == []
+
+
+def lose_nothing(root: Path) -> None:
+    """Only the log is shorter."""
+
+
+def lose_the_queues(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+
+
+def lose_the_index(root: Path) -> None:
+    shutil.rmtree(root / "index")
+
+
+def lose_the_last_index_file(root: Path) -> None:
+    max((root / "index").iterdir()).unlink()
+
+
+LOSSES = (lose_nothing, lose_the_queues, lose_the_index, lose_the_last_index_file)
+
+
+def keep(path: Path, entries: list[Entry]) -> None:
+    """Queues and index of these entries in a folder, by a node that was stopped well."""
+    made = Dispatched(path, lambda: 1000)
+    made.open(MemoryStore(segment_bytes=SEGMENT))
+    made.put(entries)
+    made.close(Index(len(entries)), clean=True)
+
+
+def made_good(path: Path, log: list[Entry], entries: list[Entry]) -> tuple[int, dict[str, bytes]]:
+    """Open them beside this log, and put what of the entries they ask for: from where on, and the files then."""
+    store = MemoryStore(segment_bytes=SEGMENT)
+    store.save_hard_state(HardState(Term(1)))
+    store.append(log)
+    made = Dispatched(path, lambda: 1000)
+    made.open(store)
+    first = made.next_index
+    if first < len(entries):
+        made.put(entries[first:])
+    made.close(Index(len(entries)), clean=True)
+    return first, files(path / ROOT)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("kept", [400, 250], ids=["whole log", "shorter log"])
+@pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
+def test_what_is_lost_of_queues_or_index_is_missed_whether_the_log_is_shorter_or_not(
+    tmp_path: Path, lose: Callable[[Path], None], kept: int, killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dledger.server.dispatched.IndexService", small_index)
+    entries = some_entries(1, 400)
+    keep(tmp_path, entries)
+    whole = files(tmp_path / ROOT)
+    lose(tmp_path / ROOT)
+    if killed:
+        (tmp_path / ROOT / "abort").touch()
+    first, found = made_good(tmp_path, entries[:kept], entries)
+    assert first == (kept if lose is lose_nothing else 0)
+    assert found.keys() == whole.keys()
+    assert [name for name in whole if found[name] != whole[name]] == []
+
+
+@pytest.mark.parametrize("lose", [lose_nothing, lose_the_queues, lose_the_index], ids=lambda lose: lose.__name__)
+def test_a_mark_of_release_0_1_is_read_and_written_anew(
+    tmp_path: Path, lose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dledger.server.dispatched.IndexService", small_index)
+    entries = some_entries(1, 100)
+    keep(tmp_path, entries)
+    mark = Mark.unpack((tmp_path / ROOT / MARK_FILE).read_bytes())
+    assert mark is not None
+    former = struct.pack(">8sqqqqI", b"DLREPUT1", mark.index, mark.end_pos, mark.queues, mark.units, 0)
+    (tmp_path / ROOT / MARK_FILE).write_bytes(former[:-4] + struct.pack(">I", crc32(former)))
+    lose(tmp_path / ROOT)
+    made = Dispatched(tmp_path, lambda: 1000)
+    store = MemoryStore(segment_bytes=SEGMENT)
+    store.save_hard_state(HardState(Term(1)))
+    store.append(entries)
+    made.open(store)
+    assert made.next_index == (100 if lose is lose_nothing else 0)
+    if made.next_index < 100:
+        made.put(entries[made.next_index :])
+    made.close(Index(100), clean=True)
+    assert Mark.unpack((tmp_path / ROOT / MARK_FILE).read_bytes()) == mark

@@ -62,6 +62,27 @@ def test_nodes_that_are_told_another_list_than_their_files_have_do_not_start(pla
     play(story, 5)
 
 
+def test_a_first_start_with_a_wrong_list_leaves_nothing_that_refuses_the_right_one(play: Play) -> None:
+    async def story(group: Any) -> None:
+        right = group.config
+        group.config = replace(right, members=names(2))
+        await group.start("n1")
+        mistaken = group.nodes[NodeId("n1")]
+        group.config = right
+        await group.start("n0", "n2")
+        await group.until(lambda: "n1" in group.nodes[NodeId("n0")].gate.refused)
+        assert not mistaken.store.membership.members
+        await group.kill("n1")
+        await group.start("n1")
+        client = await group.client()
+        topic = await client.create("t")
+        assert (await client.append(body(topic))).code is Code.SUCCESS
+        await group.agree()
+        assert len(ids(group)) == 1
+
+    play(story, start=False)
+
+
 def test_a_list_that_grew_is_refused_too(play: Play) -> None:
     async def story(group: Any) -> None:
         await group.agree()

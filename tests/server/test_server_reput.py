@@ -259,6 +259,19 @@ def lose_all_queues(root: Path) -> None:
     shutil.rmtree(root / "consumequeue")
 
 
+def lose_the_index(root: Path) -> None:
+    shutil.rmtree(root / "index")
+
+
+def take_a_key(root: Path) -> None:
+    """The last one before the mark: of the last message that was there at the first stop."""
+    mark = Mark.unpack((root / MARK_FILE).read_bytes())
+    assert mark is not None
+    index = IndexService(root / "index")
+    index.truncate_dirty(mark.last_key)
+    index.close()
+
+
 def lose_the_mark(root: Path) -> None:
     (root / MARK_FILE).unlink()
 
@@ -301,8 +314,8 @@ def add_dirty_units(root: Path) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        spoil_nothing, lose_a_queue, lose_all_queues, lose_the_mark, damage_the_mark, tear_a_queue, shorten_a_queue,
-        add_dirty_units,
+        spoil_nothing, lose_a_queue, lose_all_queues, lose_the_index, take_a_key, lose_the_mark, damage_the_mark,
+        tear_a_queue, shorten_a_queue, add_dirty_units,
     ],
     ids=lambda spoil: spoil.__name__,
 )  # fmt: skip

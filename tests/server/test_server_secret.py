@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trimming import SMALL, awake, equal, trimmed, write
 
 from dledger.config import NodeConfig
-from dledger.errors import ConfigError
-from dledger.messages.client import StatusRequest
+from dledger.errors import ConfigError, StorageError
+from dledger.messages.client import ExecuteRequest, StatusRequest
 from dledger.messages.codes import Code
 from dledger.messages.command import EnforceSecret
 from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.messages.peer import HeartBeatRequest
 from dledger.net import Handlers, Limits, connect
 from dledger.net.secret import Secret, Side, create_secret
+from dledger.server.enforcement import SECRET_FILE
 from dledger.server.membership_secret import with_secret
 from dledger.types import NodeId, Term
 
@@ -184,8 +186,9 @@ def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
         await group.start("n2", secret_file=secret)
         await group.until(lambda: not with_one.gate.status()["unproved"])
         assert not with_one.gate.status()["required"]
-        client = await group.client()
-        assert (await client.execute(EnforceSecret())).code is Code.SUCCESS
+        leader = await group.leader()
+        await group.until(lambda: not leader.peers.shut_out())
+        assert (await (await group.client()).execute(EnforceSecret())).code is Code.SUCCESS
         await group.agree()
         await group.until(lambda: all(node.gate.status()["required"] for node in group.nodes.values()))
         await group.stop("n0", "n1", "n2")
@@ -198,6 +201,110 @@ def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
         assert (await group.client()).connection
 
     play(story)
+
+
+async def own_command(group: Any) -> None:
+    """Let the leader write the entry, whoever is there; a release before this one did so for anybody."""
+    leader = await group.leader()
+    leader.writes.execute(None, 0, ExecuteRequest(command=EnforceSecret()))
+    await group.until(lambda: leader.catalog.secret_enforced)
+
+
+def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or_is_not_there(
+    play: Callable[..., None], secret: str
+) -> None:
+    async def refusal(group: Any) -> str:
+        answer = await (await group.client()).execute(EnforceSecret())
+        assert answer.code is Code.ILLEGAL_MEMBER_STATE
+        assert not any(node.catalog.secret_enforced for node in group.nodes.values())
+        message: str = answer.message
+        return message
+
+    async def story(group: Any) -> None:
+        await group.client()
+        await group.hand_over("n0")
+        assert (await refusal(group)).startswith("n0, which leads, has no secret itself")
+        for name in ("n1", "n2"):
+            await group.stop(name)
+            await group.start(name, secret_file=secret)
+        await group.hand_over("n1")
+        leader = group.nodes["n1"]
+        await group.until(lambda: leader.peers.connected() == {"n0": True, "n2": True})
+        assert (await refusal(group)).startswith("n0 (proves no secret) would be shut out for ever")
+        await group.stop("n0")
+        await group.until(lambda: not leader.peers.connected()["n0"])
+        assert (await refusal(group)).startswith("n0 (is not reached) would be shut out for ever")
+        assert not any(node.gate.status()["required"] for node in group.nodes.values())
+        await group.start("n0", secret_file=secret)
+        await group.until(lambda: not leader.peers.shut_out())
+        assert (await (await group.client(leader)).execute(EnforceSecret())).code is Code.SUCCESS
+        await group.agree()
+        assert all(node.gate.status()["required"] for node in group.nodes.values())
+        await group.stop("n0")
+        await group.until(lambda: not leader.peers.connected()["n0"])
+        repeat = await (await group.client()).execute(EnforceSecret())
+        assert repeat.code is Code.SUCCESS, "who asks again because the answer was lost is told that it is so"
+
+    play(story)
+
+
+def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_applied_no_more(
+    play: Callable[..., None], secret: str
+) -> None:
+    """The record of the directory is gone, and the checkpoint is behind the entry."""
+
+    async def story(group: Any) -> None:
+        await own_command(group)
+        node = group.nodes["n0"]
+        index = node.catalog.applied_index
+        await group.stop("n0")
+        (group.folder / "n0" / SECRET_FILE).unlink()
+        await group.start("n0")
+        node = group.nodes["n0"]
+        assert node.checkpoints.index >= index
+        assert node.gate.status()["required"]
+
+    play(story, 1, secret_file=secret)
+
+
+def test_a_member_that_takes_over_the_leaders_state_asks_for_proofs_from_then_on(
+    play: Callable[..., None], secret: str
+) -> None:
+    async def story(group: Any) -> None:
+        await write(group, 0, 3)
+        await group.agree()
+        await group.stop("n0", "n1", "n2")
+        await group.start("n0", "n1", secret_file=secret)
+        await own_command(group)
+        await write(group, 3, 60)
+        await trimmed(group)
+        await group.start("n2", secret_file=secret)
+        node = group.nodes["n2"]
+        assert not node.gate.status()["required"]
+        await group.until(lambda: node.store.begin_index > 0)
+        await awake(node)
+        await equal(group)
+        assert node.gate.status()["required"]
+
+    play(story, **SMALL)
+
+
+def test_what_cannot_be_kept_is_not_answered(play: Callable[..., None], secret: str) -> None:
+    """A node that took members without a proof again after its next start would undo what the group was told."""
+
+    async def story(group: Any) -> None:
+        await group.stop("n0")
+        await group.start("n0", secret_file=secret)
+        node, client = await group.leader(), await group.client()
+        slots = node.gate._enforcement._slots
+        slots.write_both = lambda payload: (_ for _ in ()).throw(OSError(5, "Input/output error"))
+        asked = client.start(ExecuteRequest(command=EnforceSecret()))
+        with pytest.raises(StorageError, match="Input/output error"):
+            await asyncio.wait_for(node.wait_failed(), 20)
+        with pytest.raises(ConnectionError):
+            await asked
+
+    play(story, 1)
 
 
 def test_a_new_store_asks_for_proofs_before_it_has_heard_from_its_group(play: Callable[..., None], secret: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from dledger.store.file_store import FileStore
 from dledger.store.keeper import Keeping
-from dledger.store.locks import is_held
+from dledger.store.locks import Owner, is_held
+from dledger.store.repairs import FileCopy
 
 BREACHES: dict[str, tuple[str, Callable[[FileStore], object]]] = {
     "bytes of the data": ("written under FileStore._lock", lambda store: store._data.pwritev(0, [b"x"])),
@@ -19,7 +20,7 @@ BREACHES: dict[str, tuple[str, Callable[[FileStore], object]]] = {
     "a cut": ("are cut, go and are exchanged under FileStore._lock", lambda store: store._data.cut(0)),
     "files that go": ("go and are exchanged under FileStore._lock", lambda store: store._data.drop_behind(0)),
     "an exchanged file": (
-        "are exchanged under FileStore._lock", lambda store: store._data.replace(0, store._data.directory / "other")
+        "exchanged under FileStore._repair_lock", lambda store: store._data.replace(0, store._data.directory / "other")
     ),
     "a removed name": ("go under SegmentFiles._naming", lambda store: store._data._drop(0)),
     "a new name": (
@@ -29,6 +30,11 @@ BREACHES: dict[str, tuple[str, Callable[[FileStore], object]]] = {
     "a kept handle": ("kept under SegmentFiles._lock", lambda store: store._data._keep(0, store._data.file(0))),
     "the view": ("replaced under FileStore._lock", lambda store: store._show(store._view)),
     "the mark": ("changed under MarkBook._changing", lambda store: store._marks._change(store._marks.mark)),
+    "the table of terms": ("replaced under FileStore._lock", lambda store: store._terms.truncate(0)),
+    "a copy for a repair": (
+        "copied and exchanged under FileStore._repair_lock",
+        lambda store: FileCopy(store._data, 0, store.read(0, 1), 400).begin(0),
+    ),
     "the mark's file": ("written under MarkBook._writing", lambda store: store._marks._write(store._marks.mark)),
 }  # fmt: skip
 
@@ -72,3 +78,21 @@ def test_the_writers_lock_in_another_thread_is_none() -> None:
     assert not is_held(plain)
     with plain:
         assert is_held(plain)
+
+
+def test_what_belongs_to_one_thread_is_no_other_ones() -> None:
+    owner, said = Owner(), list[bool]()
+    assert owner.is_me()
+    thread = threading.Thread(target=lambda: said.append(owner.is_me()))
+    thread.start()
+    thread.join()
+    assert said == [False]
+    assert owner.is_me()
+
+
+def test_an_exchanged_file_takes_the_writers_lock_too(kit: Any, disk: Any) -> None:
+    store = kit.open(disk, Keeping.MANUAL)
+    kit.fill(store, [300] * 4)
+    with store._repair_lock, pytest.raises(AssertionError, match=r"are exchanged under FileStore\._lock"):
+        store._data.replace(0, store._data.directory / "other")
+    store.close()

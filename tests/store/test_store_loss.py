@@ -12,23 +12,33 @@ from dledger.messages.entry import HardState
 from dledger.messages.membership import Membership
 from dledger.store.keeper import Keeping
 from dledger.store.memory_disk import MemoryDisk, ProcessKilled
+from dledger.store.snapshot import SNAPSHOTS, SnapshotFiles
 from dledger.types import Index, NodeId, Term
 
 WHY = "the log ends at entry 2, but entries up to 5 were committed here: the disk has lost them"
 OLD = 11
 
 
-def disk_that_lost_entries(kit) -> MemoryDisk:
-    """Entries 0 to 5 were synced and committed; of data, index and mark the disk has what they were after entry 2."""
+BY_HINT, BY_CHECKPOINT = "by hint", "by checkpoint"
+WAYS = pytest.mark.parametrize("way", [BY_HINT, BY_CHECKPOINT])
+
+
+def disk_that_lost_entries(kit, way: str = BY_HINT) -> MemoryDisk:
+    """Entries 0 to 5 were synced and committed; of data, index and mark the disk has what they were after entry 2. What
+    else it knows of the others is the hint of a commit, or a checkpoint of the catalog."""
     disk = MemoryDisk()
     store = kit.open(disk, Keeping.MANUAL)
     kit.fill(store, [60] * 3)
     store.save_membership(Membership(OLD, bound=((NodeId("n0"), OLD), (NodeId("n1"), 12), (NodeId("n2"), 13))))
     store.keep()
-    before = {path: bytes(inode.written) for path, inode in disk.names.items() if lost_with(kit, path)}
+    store.save_hard_state(HardState(Term(2), NodeId("n1"), Index(2)))
+    before = {path: bytes(inode.written) for path, inode in disk.names.items() if lost_with(kit, path, way)}
     kit.fill(store, [60] * 3)
     store.note_commit(Index(5))
     store.save_hard_state(HardState(Term(2), NodeId("n1"), Index(5)))
+    if way == BY_CHECKPOINT:
+        for index in (2, 5):
+            checkpoints_of(kit, disk).save(Index(index), b"state")
     store.close()
     for path, content in before.items():
         inode = disk.names[path]
@@ -37,12 +47,27 @@ def disk_that_lost_entries(kit) -> MemoryDisk:
     return disk
 
 
-def lost_with(kit, path: Path) -> bool:
-    return path.parent.name in {"data", "index"} or path == kit.root / "mark"
+def lost_with(kit, path: Path, way: str) -> bool:
+    with_hint = {kit.root / "state"} if way == BY_CHECKPOINT else set()
+    return path.parent.name in {"data", "index"} or path in {kit.root / "mark"} | with_hint
 
 
-def test_a_member_that_lost_committed_entries_says_so_and_is_another_incarnation(kit, caplog):
-    disk = disk_that_lost_entries(kit)
+def checkpoints_of(kit, disk) -> SnapshotFiles:
+    return SnapshotFiles(kit.root / SNAPSHOTS, disk)
+
+
+def test_a_damaged_checkpoint_beyond_the_log_tells_of_no_loss(kit):
+    disk = disk_that_lost_entries(kit, BY_CHECKPOINT)
+    path = kit.root / SNAPSHOTS / f"{5:020d}"
+    disk.names[path].written[-1] ^= 1
+    store = kit.open(disk)
+    assert (store.recovery.lost, store.identity.incarnation) == ("", OLD)
+    store.close()
+
+
+@WAYS
+def test_a_member_that_lost_committed_entries_says_so_and_is_another_incarnation(kit, caplog, way):
+    disk = disk_that_lost_entries(kit, way)
     store = kit.open(disk)
     assert store.recovery.lost.startswith(WHY)
     assert store.recovery.as_dict()["lost"] == store.recovery.lost
@@ -57,9 +82,10 @@ def test_a_member_that_lost_committed_entries_says_so_and_is_another_incarnation
     store.close()
 
 
+@WAYS
 @pytest.mark.parametrize("power", [False, True])
-def test_a_crash_on_the_way_never_forgets_the_loss_before_the_new_incarnation_is_there(kit, power):
-    whole, kills = disk_that_lost_entries(kit), 0
+def test_a_crash_on_the_way_never_forgets_the_loss_before_the_new_incarnation_is_there(kit, power, way):
+    whole, kills = disk_that_lost_entries(kit, way), 0
     while True:
         disk = copy.deepcopy(whole)
         disk.kill_at = disk.operations + kills
@@ -74,8 +100,9 @@ def test_a_crash_on_the_way_never_forgets_the_loss_before_the_new_incarnation_is
     assert kills > 20
 
 
-def test_a_group_of_one_that_lost_committed_entries_starts_only_with_the_index_that_is_left(kit):
-    disk = disk_that_lost_entries(kit)
+@WAYS
+def test_a_group_of_one_that_lost_committed_entries_starts_only_with_the_index_that_is_left(kit, way):
+    disk = disk_that_lost_entries(kit, way)
     with pytest.raises(CorruptStore, match=f"{WHY}, and the group has no other node.*--accept-loss 2'"):
         kit.open(disk, is_alone=True)
     for wrong in (-1, 1, 3, 5):
@@ -88,7 +115,11 @@ def test_a_group_of_one_that_lost_committed_entries_starts_only_with_the_index_t
     store.close()
     store = kit.open(disk, is_alone=True)
     assert (store.recovery.lost, store.end.position.index) == ("", 3)
+    kit.fill(store, [60] * 3, term=2)
     store.close()
+    if way == BY_CHECKPOINT:
+        newest = checkpoints_of(kit, disk).load(6)
+        assert newest == (2, b"state"), "a checkpoint of what is lost would take the place of what was written since"
 
 
 def test_a_loss_that_there_is_not_or_that_others_can_make_good_is_not_accepted(kit, disk):

@@ -325,6 +325,19 @@ def test_an_old_commit_log_that_was_read_may_go(tmp_path: Path, stores: Any) -> 
         behind.trigger()
 
 
+def test_an_old_commit_log_that_was_read_and_is_back_is_not_read_again(tmp_path: Path, stores: Any) -> None:
+    """A folder that is mounted again, or was moved for a while."""
+    plain, ledger = stores.upgraded(tmp_path)
+    query = Query(tmp_path)
+    query.drain()
+    away = plain.folder.rename(tmp_path / "away")
+    ledger.append(stores.some(3, first=100))
+    query.drain()
+    away.rename(plain.folder)
+    ledger.append(stores.some(3, first=103))
+    assert query.drain() == bodies(stores.some(106))
+
+
 def test_a_store_that_is_shorter_than_what_was_read_is_another_one(tmp_path: Path, stores: Any) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     log.append(stores.some(30))

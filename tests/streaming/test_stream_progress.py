@@ -129,6 +129,22 @@ def test_a_group_is_told_anew_of_a_topic_of_the_same_name_and_length(log: Any) -
     assert log.consumers == {"g": {"t": {0: 3}}}
 
 
+def test_a_group_is_told_of_the_other_topics_when_one_is_another_by_now(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "dledger.spark")
+    log.create_topic("u")
+    log.append("u", 0, numbers(5))
+    query = Query(log, groupId="g", subscribePattern="[tu]", startingOffsets="earliest", onTopicRecreate="restart")
+    query.trigger()
+    log.delete_topic("u")
+    log.create_topic("u")
+    log.consumers.clear()
+    query.trigger()
+    assert log.consumers == {"g": {"t": {0: 3}}}
+    assert "was not told" not in caplog.text
+
+
 @pytest.mark.parametrize("hold", ["true", "false"])
 def test_a_group_holds_retention_back_or_lets_go_as_the_option_says(log: Any, hold: str) -> None:
     query = Query(log, groupId="g", startingOffsets="earliest", holdRetention=hold)

@@ -38,7 +38,7 @@ def test_planted_bugs_have_names_of_their_own_and_say_what_they_stand_for():
 
 def test_tests_that_have_to_find_a_planted_bug_are_there():
     paths = [mutant.catcher for mutant in MUTANTS if mutant.catcher not in {*SIMULATED, CRASH_STATES, SCHEDULES}]
-    assert [path for some in paths for path in some.split() if not (TOP / path).exists()] == []
+    assert [path for some in paths for path in some.split() if not (TOP / path.partition("::")[0]).exists()] == []
 
 
 def test_seed_that_is_red_without_the_bug_does_not_count_as_a_find():
@@ -92,8 +92,8 @@ def test_bugs_are_counted_by_who_finds_them():
 
 def test_packages_outside_the_simulator_have_bugs_that_were_planted_before_their_tests_were_seen():
     blind = {mutant.module.partition(".")[0] for mutant in MUTANTS if mutant.planted_blind}
-    assert blind == {"broker", "rocketmq", "client", "batch", "embedded", "datasource", "streaming"}
-    assert sum(mutant.planted_blind for mutant in MUTANTS) >= 60
+    assert blind >= {"broker", "rocketmq", "foreign", "client", "batch", "embedded", "datasource", "streaming"}
+    assert sum(mutant.planted_blind for mutant in MUTANTS) >= 85
 
 
 def test_canary_is_caught():

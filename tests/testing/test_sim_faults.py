@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
-from dledger.raft import core
+from dledger.messages.hello import HelloRequest
+from dledger.net import handshake
+from dledger.raft import core, group
+from dledger.server import gate
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim.cluster import Group, World
+from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.faults import Nemesis
+from dledger.testing.sim.namesake import Namesakes, Stay, other_disk
 from dledger.testing.sim.scene import Scene
 from dledger.testing.sim.settings import Plan
 from dledger.testing.sim.workload import Workload
@@ -80,3 +87,80 @@ def test_a_node_that_does_not_start_for_another_reason_than_a_wrong_list_is_foun
         node._refused(ConfigError("no such option"), ())
         with pytest.raises(Broken, match="does not start: no such option"):
             scene.wait(100)
+
+
+def no_id_in_hellos(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (handshake, gate):
+        monkeypatch.setattr(module, "other_group", lambda own, theirs: "")
+
+
+def no_id_in_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    tag = group.group_tag
+    monkeypatch.setattr(group, "group_tag", lambda name, members, group_id: tag(name, members, group_id and "any"))
+
+
+@pytest.fixture
+def invaded() -> Iterator[tuple[Scene, Stay]]:
+    """A group that knows its id, and a machine of another group of its name in the place of n1."""
+    with Scene() as scene:
+        scene.leader()
+        nodes = scene.group.nodes
+        scene.until(lambda: all(node.server and node.server.store.membership.group_id for node in nodes), 5000)
+        node, plan = scene.node("n1"), scene.world.plan
+        away = {node.name: other_disk(plan, node.name, 5)}
+        yield scene, Stay(scene.world, scene.group, Damage(scene.world, scene.group), node, away)
+
+
+def test_a_machine_of_another_group_of_this_name_is_kept_apart_and_taken_for_none_of_this_one(invaded) -> None:
+    scene, stay = invaded
+    node = scene.node("n1")
+    scene.until(lambda: node.is_up, 1000)
+    scene.wait(10_000)
+    assert node.server is None
+    assert node not in scene.group.up()
+    stay.end()
+    scene.until(lambda: node.server is not None and node.server.raft.leader_id is not None, 10_000)
+
+
+def test_whoever_knows_no_group_is_refused_by_the_machine_of_another_one(invaded) -> None:
+    scene, _ = invaded
+    servers: list[gate.Gate] = []
+    node = scene.node("n1")
+    built = node._built
+    node._built = lambda server, loop: (built(server, loop), servers.append(server.gate))
+    scene.until(lambda: bool(servers), 5000)
+    refused = servers[0].answer(HelloRequest(group="sim"))
+    assert refused.message == "this is another group's machine"
+
+
+def test_a_hello_that_is_taken_from_another_group_is_found(invaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, _ = invaded
+    no_id_in_hellos(monkeypatch)
+    with pytest.raises(Broken, match=r"I17: n. of group .* takes the hello of n. of group"):
+        scene.wait(10_000)
+
+
+def test_a_node_that_hears_another_group_of_its_name_is_found(invaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, _ = invaded
+    no_id_in_hellos(monkeypatch)
+    no_id_in_messages(monkeypatch)
+    for node in scene.group.nodes:  # what each sends was said before
+        if node.server is not None:
+            node.server.raft._machine.watch._known = None
+    scene.world.breaks = lambda *_: None  # the hello is found at once, and is not what is looked for here
+    with pytest.raises(Broken, match=r"I17: .* which is another group's"):
+        scene.wait(20_000)
+
+
+def test_another_group_comes_only_where_this_one_is_founded_and_goes_with_the_faults() -> None:
+    with Scene() as scene:
+        group = scene.group
+        others = Namesakes(scene.world, group, Damage(scene.world, group))
+        assert others.strike() == ""
+        scene.leader()
+        scene.until(lambda: all(n.server and n.server.store.membership.group_id for n in group.nodes), 5000)
+        assert "another group" in others.strike()
+        assert any(node.namesake for node in group.nodes)
+        others.stop()
+        assert not any(node.namesake for node in group.nodes)
+        scene.leader()

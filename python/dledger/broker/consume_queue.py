@@ -56,6 +56,11 @@ class ConsumeQueue:
         return self._files.directory
 
     @property
+    def begin(self) -> int:
+        """Offset of the first unit in the files: a filler, or of a message that the commit log may have no more."""
+        return self._files.min_offset // UNIT_SIZE
+
+    @property
     def max_offset(self) -> int:
         """Offset that the next message gets."""
         return self._pending_end if self._pending else self._files.max_offset // UNIT_SIZE

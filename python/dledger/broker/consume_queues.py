@@ -123,6 +123,13 @@ class ConsumeQueues:
             queue.truncate_dirty(physical_offset)
             self._unsynced[key] = None
 
+    def forget(self, key: tuple[str, int], physical_offset: int) -> None:
+        """As `truncate_dirty`, in the queue with this topic and number, if there is one."""
+        queue = self._queues.get(key)
+        if queue is not None:
+            queue.truncate_dirty(physical_offset)
+            self._unsynced[key] = None
+
     def correct_min_offset(self, physical_offset: int) -> None:
         """Let every queue begin where the commit log does."""
         for queue in self._queues.values():

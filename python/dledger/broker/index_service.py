@@ -81,10 +81,30 @@ class IndexService:
         """The files, the oldest first."""
         return [self.directory / name for name in self._names]
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Places of the first and the last message in each file, the oldest file first.
+
+        Raises:
+            CorruptStore: a file has another size, or its header cannot be.
+        """
+        found = []
+        for name in self._names:
+            file = self._last if self._last is not None and name == self._last.path.name else self._open(name)
+            if not file.is_empty:
+                found.append((file.begin_offset, file.end_offset))
+            if file is not self._last:
+                file.close()
+        return found
+
     @property
     def end_offset(self) -> int:
         """Place of the last message with a key here; -1 for none."""
         return self._end
+
+    @property
+    def end_keys(self) -> int:
+        """How many keys of that message are here."""
+        return self._put
 
     @property
     def end_timestamp(self) -> int:

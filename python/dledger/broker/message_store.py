@@ -3,13 +3,16 @@
 What is put is in queues and index at once, and on the disk after `MessageStore.flush`, in an order that a crash at any
 point leaves recoverable: commit log, then queues and index, then the checkpoint that says so. A store that was not
 closed is recovered from the last commit log file that the checkpoint vouches for: what is behind in queues and index is
-made again from the log.
+made again from the log. Where the store's mark does not say that queues and index are whole, they are compared with all
+of the log: a queue that was lost would number its messages from 0 again.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +24,10 @@ from dledger.broker.files import FileHandles, make_directory
 from dledger.broker.index_service import IndexService, now_ms
 from dledger.broker.reput import Reput
 from dledger.broker.store_guard import AbortFile, CheckpointFile, StoreLock
+from dledger.broker.store_mark import StoreMark, StoreMarkFile
+from dledger.broker.survey import Survey
 from dledger.broker.topic_configs import TopicConfigs
-from dledger.errors import FormatError, OffsetOutOfRange, PathError
+from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, PathError
 from dledger.rocketmq.checkpoint import StoreCheckpoint
 from dledger.rocketmq.consume_queue import Unit
 from dledger.rocketmq.index_file import DEFAULT_SLOTS, DEFAULT_UNITS
@@ -31,6 +36,8 @@ from dledger.rocketmq.properties import keys_of
 from dledger.types import Buffer
 
 __all__ = ["MessageStore"]
+
+logger = logging.getLogger(__name__)
 
 
 class MessageStore:
@@ -63,7 +70,8 @@ class MessageStore:
 
         Raises:
             PathError: somebody has the store open, it is one of DLedger mode, or the folder cannot be used.
-            CorruptStore: files have other sizes, are missing, or are damaged where no crash explains it.
+            CorruptStore: files have other sizes, are missing, or are damaged where no crash explains it; or queues or
+                index are not whole, nor is the log that they could be made of.
             DiskFull, StorageError: the disk failed.
         """
         if any(path.is_dir() for path in root.glob("dledger-*")):
@@ -84,11 +92,14 @@ class MessageStore:
             self.index = IndexService(root / "index", index_slots, index_units, clock) if index else None
             self.topics = TopicConfigs(root / "config", clock)
             self.checkpoint = self._checkpoint_file.read()
+            self._mark_file = StoreMarkFile(root)
+            self._mark = self._mark_file.read()
             self.reput = reput(self.queues, self.index, 0)
             self.queues.recover()
-            self.recovered = self._recover_normally(cut_damage) if was_clean else self._recover_abnormally(cut_damage)
+            self.recovered = self._recover(was_clean, cut_damage)
             self.queues.correct_min_offset(self.log.min_offset)
-            self.log.next_offsets = self.queues.next_offsets()
+            mark = self._mark or StoreMark(0)
+            self.log.next_offsets = mark.next_offsets(self.queues, self.log.max_offset)
         except BaseException:
             self._lock.release()
             raise
@@ -104,8 +115,46 @@ class MessageStore:
         else:
             self.abandon()
 
+    def _recover(self, was_clean: bool, cut_damage: bool) -> Recovered:
+        mark, log = self._mark, self.log
+        is_met = mark is not None and mark.is_met(self.queues, self.index, log.min_offset)  # before anything is cut
+        begin = None if was_clean else log.recovery_start(self.checkpoint.recovery_timestamp)
+        found = self._recover_normally(cut_damage) if begin is None else self._recover_abnormally(begin, cut_damage)
+        if mark is None or not is_met or not (found.end if begin is None else begin) <= mark.end <= found.end:
+            self._compare_with_log()
+            if was_clean and not log.files.is_empty:  # so that the next start need not ask again
+                self.flush()
+        return found
+
+    def _compare_with_log(self) -> None:
+        """Put what queues and index should have of the log and do not.
+
+        Raises:
+            CorruptStore: they lack something, and so does the log.
+        """
+        log = self.log
+        survey = Survey(log.files, self.queues, self.index)
+        lacking = survey.lacking()
+        if lacking or survey.lacks_keys:
+            what = [f"queue {queue_id} of {topic}" for topic, queue_id in lacking] + ["index"] * survey.lacks_keys
+            lost = f"{self.root}: not whole: {', '.join(what[:5])}{', ...' * (len(what) > 5)}"
+            if survey.damage:
+                raise CorruptStore(f"{lost}; and the commit log, of which they could be made, is damaged: "
+                                   f"{survey.damage}. Put a copy of the damaged file in its place")  # fmt: skip
+            logger.warning("%s; made again from the commit log, from %d on", lost, log.min_offset)
+            # A start after a crash meanwhile trusts nothing of queues and index.
+            self._checkpoint_file.write(replace(self.checkpoint, logics_msg_timestamp=0))
+            for key in lacking:
+                self.queues.forget(key, log.min_offset)
+            if self.index is not None and survey.lacks_keys:
+                self.index.truncate_dirty(log.min_offset)
+            self.reput.offset = log.min_offset
+            self.dispatch()
+        elif survey.damage:
+            logger.warning("%s: the commit log is damaged: %s", self.root, survey.damage)
+
     def _recover_normally(self, cut_damage: bool) -> Recovered:
-        """After a clean stop everything has been dispatched; what should be missing all the same is put again."""
+        """After a clean stop everything has been dispatched; what is put behind it all the same is put here."""
         found = self.log.recover_normally(cut_damage=cut_damage)
         self._forget(found.end)
         self.reput.offset = max(self.log.min_offset, self.queues.max_physical)
@@ -128,9 +177,8 @@ class MessageStore:
         if self.index is not None:
             self.index.truncate_dirty(end)
 
-    def _recover_abnormally(self, cut_damage: bool) -> Recovered:
+    def _recover_abnormally(self, start: int, cut_damage: bool) -> Recovered:
         """What a crash may have torn, in queues and index too, is made anew from the log."""
-        start = self.log.recovery_start(self.checkpoint.recovery_timestamp)
         self.queues.truncate_dirty(start)
         again = start if self.index is None else self.index.truncate_dirty(start, doubted=True)
         begin = min(start, again)
@@ -227,7 +275,7 @@ class MessageStore:
         return count
 
     def flush(self) -> None:
-        """Return when everything that was put is on the disk, and the checkpoint says so.
+        """Return when everything that was put is on the disk, and mark and checkpoint say so.
 
         Raises:
             DiskFull, StorageError: it is not, or perhaps not.
@@ -242,6 +290,10 @@ class MessageStore:
             self.index.flush()
             indexed = self.index.end_timestamp or indexed
         physic, logics = physic or before.physic_msg_timestamp, logics or before.logics_msg_timestamp
+        mark = StoreMark.of(self.reput.offset, self.queues, self.index, self._mark)
+        if mark != self._mark:  # first: a recovery must not begin behind the place that it speaks of
+            self._mark_file.write(mark)
+            self._mark = mark
         checkpoint = StoreCheckpoint(physic, logics, indexed)
         self._checkpoint_file.write(checkpoint)
         self.checkpoint = checkpoint

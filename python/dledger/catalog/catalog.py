@@ -11,7 +11,8 @@ from typing import Final
 from dledger.batch.header import BodyHeader, Kind
 from dledger.catalog import snapshot
 from dledger.catalog.groups import Groups
-from dledger.catalog.partition import Partition, table_name
+from dledger.catalog.partition import Partition
+from dledger.catalog.partitions import Partitions
 from dledger.catalog.producers import Producers
 from dledger.catalog.queues import Queues
 from dledger.catalog.results import STAGED, BatchRef, CommandResult, DataResult
@@ -66,8 +67,9 @@ class Catalog:
         self.applied_index: Index = NO_INDEX
         self.clock_ms = 0
         self.topics_state = Topics()
-        self.partitions: dict[int, Partition] = {}
-        self.schemas = Schemas(self.topics_state, self.partitions)
+        self.partitions = Partitions(tables, self.topics_state, lambda topic_id: self.schemas.newest(topic_id))
+        self._used = self.partitions.used
+        self.schemas = Schemas(self.topics_state, self._used)
         self.producers = Producers()
         self.transactions = Transactions(self.partitions.get)
         self.members: dict[str, int] = {}
@@ -111,7 +113,7 @@ class Catalog:
             self._advance(index)
         self.applied_index = index  # type: ignore[assignment]
         key = header.topic_id << 32 | header.partition
-        partition = self.partitions.get(key)
+        partition = self._used.get(key) or self.partitions.get(key)
         count = header.count
         if partition is None or count <= 0 or header.kind != Kind.DATA:
             return self._refusal(header, partition)
@@ -194,7 +196,7 @@ class Catalog:
             case DeleteTopic():
                 return self._delete_topic(command)
             case AddPartitions():
-                return self._add_partitions(command)
+                return self.topics_state.grow(command)
             case InitProducer():
                 return self.producers.open(index, command, self.clock_ms)
             case OpenStage():
@@ -227,31 +229,16 @@ class Catalog:
         result, created = self.topics_state.create(command)
         if created is not None:
             self.schemas.add(created)
-            self._open_partitions(created, 0)
         return result
-
-    def _add_partitions(self, command: AddPartitions) -> CommandResult:
-        result, old = self.topics_state.grow(command)
-        if old is not None:
-            self._open_partitions(self.topics_state.by_name[command.name], old.partitions)
-        return result
-
-    def _open_partitions(self, info: TopicInfo, first: int) -> None:
-        newest = self.schemas.newest(info.topic_id)
-        for number in range(first, info.partitions):
-            made = Partition(self._tables, info.name, info.topic_id, number, newest)
-            self.partitions[info.topic_id << 32 | number] = made
 
     def _delete_topic(self, command: DeleteTopic) -> CommandResult:
         info = self.topics_state.delete(command.name)
         if info is None:
             return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {command.name!r}")
-        keys = {info.topic_id << 32 | number for number in range(info.partitions)}
-        for key in sorted(keys):
-            if self.partitions.pop(key).rows:
-                self._dropped.append((self.applied_index, table_name(info.topic_id, key & 0xFFFFFFFF)))
+        dropped = self.partitions.drop(info)
+        self._dropped += [(self.applied_index, gone.name) for gone in dropped.values() if gone.rows]
         self.schemas.drop(info.topic_id)
-        self.producers.drop_partitions(keys)
+        self.producers.drop_partitions(dropped.keys())
         self.consumer_groups.forget_topic(info.topic_id)
         return CommandResult(_SUCCESS)
 
@@ -282,10 +269,10 @@ class Catalog:
         return info
 
     def _at(self, topic_id: int, number: int) -> Partition:
-        partition = self.partitions.get(topic_id << 32 | number) if number >> 32 == 0 else None
-        if partition is None:
+        key = topic_id << 32 | number
+        if number >> 32 or key not in self.partitions:
             raise TopicNotFound(self._no_partition(topic_id, number))
-        return partition
+        return self.partitions.look(key)
 
     def begin_offset(self, topic_id: int, partition: int) -> int:
         """First offset that this node has kept. Raises: TopicNotFound."""
@@ -333,7 +320,8 @@ class Catalog:
             (info.name, number, base, count)
             for info in self.topics()
             for number in range(info.partitions)
-            for base, count in self.partitions[info.topic_id << 32 | number].batches_of(first, last)
+            if (partition := self._used.get(info.topic_id << 32 | number)) is not None
+            for base, count in partition.batches_of(first, last)
         ]
 
     def group(self, name: str) -> dict[str, dict[int, int]]:
@@ -349,7 +337,7 @@ class Catalog:
     def drop_before(self, index: int) -> None:
         """Entries below ``index`` are gone: begin offsets move. Call it after each deletion and, after a restart, once
         all is replayed. Never above the last saved snapshot's applied index + 1."""
-        for partition in self.partitions.values():
+        for partition in self._used.values():
             partition.drop_before(index)
 
     def retention_floor(self) -> Index:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final
 
 from dledger.catalog.catalog import Catalog
@@ -19,10 +21,10 @@ Page = tuple[list[dict[str, Any]], int]
 
 def list_partitions(catalog: Catalog, start: int, limit: int) -> Page:
     """Every partition, in the order in which their topics were created."""
-    keys, following = _page(sorted(catalog.partitions), start, limit)
+    keys, following = _page(catalog.partitions.keys_from(start), start, limit)
     rows = []
     for key in keys:
-        part = catalog.partitions[key]
+        part = catalog.partitions.look(key)
         row = _place(part, key)
         row["bytes"], _ = part.unread(part.begin_offset)
         row["newest_us"] = max(0, part.newest_us)
@@ -39,7 +41,7 @@ def list_progress(catalog: Catalog, name: str, start: int, limit: int) -> Page:
     keys, following = _page(sorted(offsets), start, limit)
     rows = []
     for key in keys:
-        part = catalog.partitions[key]
+        part = catalog.partitions.look(key)
         size, oldest_us = part.unread(offsets[key])
         more = {
             "offset": offsets[key], "bytes": size, "oldest_us": 0 if oldest_us == NO_TIME else oldest_us,
@@ -49,8 +51,8 @@ def list_progress(catalog: Catalog, name: str, start: int, limit: int) -> Page:
     return rows, following
 
 
-def _page(keys: list[int], start: int, limit: int) -> tuple[list[int], int]:
-    wanted = [key for key in keys if key >= start]
+def _page(keys: Iterable[int], start: int, limit: int) -> tuple[list[int], int]:
+    wanted = list(islice((key for key in keys if key >= start), limit + 1))
     return wanted[:limit], wanted[limit] if len(wanted) > limit else -1
 
 
@@ -65,8 +67,7 @@ def list_commits(catalog: Catalog, start: int, limit: int) -> tuple[dict[int, Of
     """By the entry that committed it, what each transaction has put where, and where to go on."""
     last = min(start + COMMIT_ENTRIES - 1, catalog.applied_index)
     found: dict[int, Offsets] = {}
-    for key in sorted(catalog.partitions):
-        part = catalog.partitions[key]
+    for key, part in sorted(catalog.partitions.used.items()):
         for base, count, index, placed_by in part.placed(start, last):
             if index != placed_by:
                 span = found.setdefault(placed_by, {}).setdefault(part.topic, {}).setdefault(
@@ -87,7 +88,7 @@ def list_commits(catalog: Catalog, start: int, limit: int) -> tuple[dict[int, Of
 def first_offsets(catalog: Catalog, first: int, last: int) -> dict[int, int]:
     """Of the batches in the entries ``first`` to ``last`` that have offsets: entry -> first offset."""
     found: dict[int, int] = {}
-    for part in catalog.partitions.values():
+    for part in catalog.partitions.used.values():
         for base, _, index, _ in part.placed(first, last + part.lateness):
             if first <= index <= last:
                 found[index] = base

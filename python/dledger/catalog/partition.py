@@ -56,7 +56,7 @@ class Partition:
     def __init__(
         self, factory: TableFactory, topic: str, topic_id: int, number: int, newest_schema: int = RAW
     ) -> None:
-        self._factory = factory  # nothing is made here: a command opens up to 10,000 partitions in one turn
+        self._factory = factory
         self._cursors: dict[int, int] | None = None  # where readers go on: offset -> row, so that they need no search
         self._table: Table | None = None  # opened with the first row: a topic may have many idle partitions
         self.topic = topic

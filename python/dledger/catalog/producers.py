@@ -8,6 +8,7 @@ refused for good, never appended again (B24).
 from __future__ import annotations
 
 from array import array
+from collections.abc import Set
 from typing import Final
 
 from dledger.batch.header import BodyHeader
@@ -154,7 +155,7 @@ class Producers:
         oldest = min((session.used_ms for session in self.sessions.values()), default=None)
         self.next_expiry_ms = None if oldest is None else oldest + SESSION_MS
 
-    def drop_partitions(self, keys: set[int]) -> None:
+    def drop_partitions(self, keys: Set[int]) -> None:
         """These partitions were deleted: nothing will be sent to them again."""
         for session in self.sessions.values():
             for key in keys & session.windows.keys():

@@ -32,9 +32,10 @@ RAW: Final = -1
 class Schemas:
     """JSON texts of each typed topic's versions, in order."""
 
-    def __init__(self, topics: Topics, partitions: Mapping[int, Partition]) -> None:
+    def __init__(self, topics: Topics, used: Mapping[int, Partition]) -> None:
+        """``used``: see `Partitions`; whichever comes later asks for the newest version."""
         self._topics = topics
-        self._partitions = partitions
+        self._used = used
         self.by_topic: dict[int, list[str]] = {}
 
     def add(self, info: TopicInfo) -> None:
@@ -88,7 +89,8 @@ class Schemas:
             return CommandResult(Code.MALFORMED, text)
         versions.append(columns.text)
         for number in range(info.partitions):
-            self._partitions[info.topic_id << 32 | number].newest_schema = len(versions)
+            if (partition := self._used.get(info.topic_id << 32 | number)) is not None:
+                partition.newest_schema = len(versions)
         return _answer(True, len(versions), columns.text)
 
 

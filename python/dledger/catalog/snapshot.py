@@ -19,7 +19,7 @@ from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 from dledger.catalog.groups import Group, Groups
-from dledger.catalog.partition import Partition
+from dledger.catalog.partition import NO_TIME, Partition, table_name
 from dledger.catalog.producers import WINDOW, Producers, Session, Window
 from dledger.catalog.queues import Queues
 from dledger.catalog.table import TableFactory
@@ -36,6 +36,7 @@ MAGIC: Final = b"DLCATLG1"
 PREFIX: Final = struct.Struct("<8sIQ")
 NUMBERS: Final = struct.Struct("<qqqqqI")
 """Of a partition: next offset, rows, bytes, newest time, lateness, CRC of the rows."""
+UNUSED: Final = NUMBERS.pack(0, 0, 0, NO_TIME, 0, 0)
 CRC: Final = struct.Struct("<I")
 
 
@@ -43,12 +44,14 @@ def encode(catalog: Catalog) -> bytes:
     """The bytes of a catalog's state."""
     packed: list[bytes] = []
     topics = sorted(catalog.topics_state.by_id.values(), key=lambda info: info.topic_id)
+    used = catalog.partitions.used
+    in_use = {key >> 32 for key in used}
     for info in topics:
-        for number in range(info.partitions):
-            part = catalog.partitions[info.topic_id << 32 | number]
-            packed.append(
-                NUMBERS.pack(part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc)
-            )
+        first = info.topic_id << 32
+        if info.topic_id in in_use:
+            packed.extend(_numbers(used.get(key)) for key in range(first, first + info.partitions))
+        else:
+            packed.append(UNUSED * info.partitions)
     meta = {
         "applied": catalog.applied_index,
         "clock": catalog.clock_ms,
@@ -75,6 +78,12 @@ def encode(catalog: Catalog) -> bytes:
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
     return whole + CRC.pack(crc32(whole))
+
+
+def _numbers(part: Partition | None) -> bytes:
+    if part is None:
+        return UNUSED
+    return NUMBERS.pack(part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc)
 
 
 def checksum(data: bytes) -> int:
@@ -192,14 +201,15 @@ def _decode_topics(meta: dict[str, Any], packed: _Packed, catalog: Catalog, tabl
             TopicInfo(name=name, topic_id=topic_id, log_id=log_id, partitions=partitions, settings=dict(settings))
         )
         for number in range(partitions):
-            part = Partition(tables, name, topic_id, number, catalog.schemas.newest(topic_id))
+            numbers, table = packed.take(NUMBERS.size), table_name(topic_id, number)
+            if numbers == UNUSED and table not in there:
+                continue
+            part = catalog.partitions[topic_id << 32 | number]
             part.next_offset, part.rows, part.bytes, part.newest_us, part.lateness, part.rows_crc = NUMBERS.unpack(
-                packed.take(NUMBERS.size)
+                numbers
             )
-            if part.rows or part.name in there:
-                part.reopen()
-            there.discard(part.name)
-            catalog.partitions[topic_id << 32 | number] = part
+            part.reopen()
+            there.discard(table)
     for name in sorted(there):
         tables.remove(name)
 

@@ -29,6 +29,8 @@ class Topics:
     def __init__(self) -> None:
         self.by_name: dict[str, TopicInfo] = {}
         self.by_id: dict[int, TopicInfo] = {}
+        self.partitions = 0
+        """Of all topics together."""
         self.next_id = 1
         self.retired: dict[str, None] = {}
         self._log_ids: set[str] = set()
@@ -86,17 +88,19 @@ class Topics:
             return CommandResult(Code.MALFORMED, message)
         return None
 
-    def grow(self, command: AddPartitions) -> tuple[CommandResult, TopicInfo | None]:
-        """The answer, and the topic as it was when it has grown. As many partitions as there are is a success."""
+    def grow(self, command: AddPartitions) -> CommandResult:
+        """The answer. As many partitions as there are is a success."""
         refused = self.no_growth(command)
         if refused is not None:
-            return refused, None
+            return refused
         old = self.by_name[command.name]
         info = replace(old, partitions=command.partitions)
         self.add(info)
-        return CommandResult(Code.SUCCESS, "", _result(info)), old
+        return CommandResult(Code.SUCCESS, "", _result(info))
 
     def add(self, info: TopicInfo) -> None:
+        known = self.by_id.get(info.topic_id)
+        self.partitions += info.partitions - (0 if known is None else known.partitions)
         self.by_name[info.name] = self.by_id[info.topic_id] = info
         self._log_ids.add(info.log_id)
 
@@ -104,6 +108,7 @@ class Topics:
         info = self.by_name.pop(name, None)
         if info is not None:
             del self.by_id[info.topic_id]
+            self.partitions -= info.partitions
             self._log_ids.discard(info.log_id)
             self.retired[info.log_id] = None
             if len(self.retired) > MAX_RETIRED:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dledger.cli.common import group_options, open_client
-from dledger.errors import ConfigError, PathError
+from dledger.errors import PathError
 
 
 @click.group()
@@ -35,13 +35,6 @@ def create(file: Path) -> None:
 def enforce(bootstrap: str, timeout: float) -> None:
     """Take no member any more that does not prove the secret, for ever. New groups do so from the beginning."""
     with open_client(bootstrap, timeout) as client:
-        states = {str(node): state.get("secret", {}) for node, state in client.status().items()}
-        without = {node for node, state in states.items() if not state.get("has")}
-        without.update(str(node) for state in states.values() for node in state.get("unproved", ()))
-        if without:
-            raise ConfigError(
-                f"{', '.join(sorted(without))} would be shut out: first let it run with the group's --secret-file"
-            )
         client.enforce_secret()
     click.echo("every member has to prove the secret now")
 

@@ -12,6 +12,7 @@ from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.messages.client import MetadataRequest
 from dledger.net.blocking import Lost
 from dledger.net.rpc import Rpc
+from dledger.net.tls import CertificateRefused
 
 
 class Channel:
@@ -59,6 +60,8 @@ class Channel:
             except Unavailable as error:
                 call.unreachable(step.address, str(error).removeprefix(f"{step.address}: "))
                 continue
+            except DLedgerError as error:
+                raise call.refused(error) from None
             if isinstance(step, Probe):
                 await self._probe(call, rpc)
             elif (answer := await self._attempt(call, request, rpc)) is not None:
@@ -94,6 +97,7 @@ class Channel:
         Raises:
             Unavailable: nobody answers there, or by now another group's node.
             WrongGroup: another group's node is there, and at every other address too, or none of ours was ever seen.
+            CertificateRefused: at this and every other address one side does not take the other's certificate.
         """
         async with self._opening.setdefault(address, asyncio.Lock()):
             rpc = self._rpcs.get(address)
@@ -103,16 +107,12 @@ class Channel:
 
     async def open(self, address: str) -> Rpc:
         """A connection of the caller's own; errors as in `rpc`."""
-        routes = self._core.routes
         try:
             timeout_s = self._core.config.connect_timeout_ms / 1000
             rpc = await Rpc.open(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
-        except WrongGroup as error:
-            if not routes.peers or routes.is_foreign(address):
-                self._core.lost = True
-                raise
-            raise Unavailable(str(error)) from None  # its port was given to somebody else
-        routes.welcomed(rpc.welcome)
+        except (WrongGroup, CertificateRefused) as error:
+            raise self._core.refusal(address, error) from None
+        self._core.routes.welcomed(rpc.welcome)
         self._core.topics.clear()  # whatever happened meanwhile
         return rpc
 

@@ -17,13 +17,14 @@ from dledger.client.ends import Ends
 from dledger.client.routing import Call, Patience, Routes, Terms
 from dledger.config import ClientConfig, check_name, from_settings
 from dledger.environment import REAL, Environment
+from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.messages.client import TopicInfo
 from dledger.messages.codes import Code
 from dledger.messages.hello import HelloResponse
 from dledger.net.address import split_addresses
 from dledger.net.handshake import Greeting, Introduction
 from dledger.net.secret import Secret, read_secret
-from dledger.net.tls import client_context
+from dledger.net.tls import CertificateRefused, client_context
 from dledger.net.user_directory import group_secret
 from dledger.types import Buffer
 from dledger.wire import Message
@@ -106,6 +107,17 @@ class Core:
 
     def _secret(self, answer: HelloResponse) -> Secret | None:
         return read_secret(self.config.secret_file) if self.config.secret_file else group_secret(answer.group)
+
+    def refusal(self, address: str, error: WrongGroup | CertificateRefused) -> DLedgerError:
+        """What to raise for a node that is not taken, or takes not this side: the error itself where no other address
+        is left; else `Unavailable`, for that address alone."""
+        routes = self.routes
+        if isinstance(error, CertificateRefused):  # one node's may be wrong, where others' are not
+            return error if routes.is_refused(address) else Unavailable(str(error))
+        if routes.peers and not routes.is_foreign(address):  # its port was given to somebody else
+            return Unavailable(str(error))
+        self.lost = True
+        return error
 
     def call(self, request: Request) -> Call:
         """The attempts of a request, beginning now."""

@@ -12,6 +12,7 @@ from dledger.client.session import Session
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.messages.client import MetadataRequest
 from dledger.net.blocking import BlockingConnection, Lost
+from dledger.net.tls import CertificateRefused
 from dledger.wire import Limits
 
 LIMITS = Limits(payload_bytes=1 << 30)
@@ -25,6 +26,8 @@ class Lane:
         self.session: Session | None = None
         self._core = core
         self._connections: dict[str, BlockingConnection] = {}
+        self._was_refused = False
+        """A node did not take this side's proof: from then on its word is waited for, which says why."""
 
     def run(self, operation: Operation[T]) -> T:
         """Carry out an operation.
@@ -62,6 +65,8 @@ class Lane:
             except Unavailable as error:
                 call.unreachable(step.address, str(error).removeprefix(f"{step.address}: "))
                 continue
+            except DLedgerError as error:
+                raise call.refused(error) from None
             if isinstance(step, Probe):
                 self._probe(call, connection)
             elif (answer := self._attempt(call, request, connection)) is not None:
@@ -103,6 +108,7 @@ class Lane:
         Raises:
             Unavailable: nobody answers there, or by now another group's node.
             WrongGroup: another group's node is there, and at every other address too, or none of ours was ever seen.
+            CertificateRefused: at this and every other address one side does not take the other's certificate.
         """
         connection = self._connections.get(address)
         if connection is not None:
@@ -114,18 +120,20 @@ class Lane:
 
     def open(self, address: str) -> BlockingConnection:
         """A connection that the caller closes or gives to `keep`; errors as in `connection`."""
-        routes = self._core.routes
         timeout_s = self._core.config.connect_timeout_ms / 1000
+        on_refusal = None if self._was_refused else self._refused
         try:
-            connection = BlockingConnection(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
-        except WrongGroup as error:
-            if not routes.peers or routes.is_foreign(address):
-                self._core.lost = True
-                raise
-            raise Unavailable(str(error)) from None  # its port was given to somebody else
-        routes.welcomed(connection.welcome)
+            connection = BlockingConnection(
+                address, self._core.greeting(), LIMITS, timeout_s, self._core.tls, on_refusal
+            )
+        except (WrongGroup, CertificateRefused) as error:
+            raise self._core.refusal(address, error) from None
+        self._core.routes.welcomed(connection.welcome)
         self._core.topics.clear()  # whatever happened meanwhile
         return connection
+
+    def _refused(self) -> None:
+        self._was_refused = True
 
     def take(self, address: str) -> BlockingConnection:
         """The connection to ``address``, for the caller alone; errors as in `connection`."""

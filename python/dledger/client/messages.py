@@ -10,7 +10,7 @@ from typing import Final
 from dledger.client.channel import Channel
 from dledger.client.core import SERVER_MS, Core, Operation, Request, T
 from dledger.client.routing import Terms
-from dledger.errors import ConfigError, FormatError, ProtocolError
+from dledger.errors import ConfigError, DLedgerError, FormatError, OutcomeUnknown, ProtocolError
 from dledger.messages.broker import (
     MAX_PUT_MESSAGES,
     GetMessageRequest,
@@ -88,21 +88,37 @@ def make_message(
 def put(core: Core, messages: Sequence[Message]) -> Operation[list[PutMessageResult]]:
     """Put messages, in this order; each request of at most MAX_PUT_BYTES waits for the one before it."""
     results: list[PutMessageResult] = []
-    parts: list[bytes] = []
+    for parts in _requests(messages):
+        begin = len(results)
+        try:
+            results += yield from _put(messages[begin : begin + len(parts)], parts)
+        except DLedgerError as error:
+            if not begin or not error.definite:
+                raise
+            text = f"put {len(messages)} messages: the first {begin} of them are stored, and then {error}"
+            raise OutcomeUnknown(text) from error
+    return results
+
+
+def _requests(messages: Sequence[Message]) -> list[list[bytes]]:
+    """What goes out at once; all of it is made before anything is sent.
+
+    Raises:
+        ConfigError: a message cannot be.
+    """
+    requests: list[list[bytes]] = []
     size = 0
-    for message in messages:
+    for at, message in enumerate(messages):
         try:
             data = encode_message(message)
         except ValueError as error:
-            raise ConfigError(f"message {len(results) + len(parts)} for {message.topic!r}: {error}") from None
-        if parts and (size + len(data) > MAX_PUT_BYTES or len(parts) == MAX_PUT_MESSAGES):
-            results += yield from _put(messages[len(results) : len(results) + len(parts)], parts)
-            parts, size = [], 0
-        parts.append(data)
+            raise ConfigError(f"message {at} for {message.topic!r}: {error}") from None
         size += len(data)
-    if parts:
-        results += yield from _put(messages[len(results) :], parts)
-    return results
+        if not requests or size > MAX_PUT_BYTES or len(requests[-1]) == MAX_PUT_MESSAGES:
+            requests.append([])
+            size = len(data)
+        requests[-1].append(data)
+    return requests
 
 
 def _put(messages: Sequence[Message], parts: list[bytes]) -> Operation[list[PutMessageResult]]:
@@ -216,7 +232,8 @@ class Messages(ABC):
 
     def put_messages(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put messages, in this order, and side by side as far as one request holds them (4,096; 4 MiB); raises as
-        `put_message`. Queue offset, physical offset, store time and store host are replaced."""
+        `put_message`, and OutcomeUnknown also where a request failed behind others that are stored. Queue offset,
+        physical offset, store time and store host are replaced."""
         return self._run(put(self.core, messages))
 
     def view_message(self, place: int | str, *, stale: bool = False) -> Message:

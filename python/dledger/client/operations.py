@@ -11,7 +11,7 @@ from dledger.client.results import Committed, GroupOffsets, Lineage, Range, Span
 from dledger.client.routing import Terms
 from dledger.client.session import Session
 from dledger.config import check_name
-from dledger.errors import ConfigError, DLedgerError, TopicNotFound, Unavailable
+from dledger.errors import ConfigError, DLedgerError, OutcomeUnknown, TopicNotFound, Unavailable
 from dledger.messages.client import (
     AdmitRequest,
     ExecuteRequest,
@@ -141,14 +141,26 @@ def create_topic(
     texts = {key: str(value) for key, value in settings.items()}
     log_id = core.environment.unique()
     command = CreateTopic(name=name, log_id=log_id, partitions=partitions, settings=texts, if_absent=if_absent)
-    yield from execute(command, f"create topic {name!r}")  # a repeat has the same log id: a success
-    return (yield from topic(core, name))
+    what = f"create topic {name!r}"
+    yield from execute(command, what)  # a repeat has the same log id: a success
+    return (yield from _changed(core, name, what))
 
 
 def add_partitions(core: Core, name: str, partitions: int) -> Operation[TopicInfo]:
     check_name("topic", name)
-    yield from execute(AddPartitions(name=name, partitions=partitions), f"add partitions to topic {name!r}")
-    return (yield from topic(core, name))
+    what = f"add partitions to topic {name!r}"
+    yield from execute(AddPartitions(name=name, partitions=partitions), what)
+    return (yield from _changed(core, name, what))
+
+
+def _changed(core: Core, name: str, what: str) -> Operation[TopicInfo]:
+    """The topic as a command has left it."""
+    try:
+        return (yield from topic(core, name))
+    except TopicNotFound:
+        raise  # somebody has deleted it since
+    except DLedgerError as error:
+        raise OutcomeUnknown(f"{what}: it was done, and then {error}") from error
 
 
 def delete_topic(core: Core, name: str) -> Operation[None]:

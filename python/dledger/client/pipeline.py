@@ -20,6 +20,7 @@ from dledger.messages.hello import HelloResponse
 from dledger.net import Connection, Handlers, connect
 from dledger.net.blocking import Lost
 from dledger.net.handshake import Greeting
+from dledger.net.tls import CertificateRefused
 
 LOOK_S: Final = 0.5
 """Time between two looks for batches whose time is over."""
@@ -164,8 +165,11 @@ class Pipeline:
             connection.send(self._greeting.hello, HELLO_ID)
             async with asyncio.timeout(patience_s):
                 await self._hello
-        except (AccessDenied, ConfigError):
+        except (AccessDenied, ConfigError) as error:
             self._drop()
+            if isinstance(error, CertificateRefused) and not routes.is_refused(address):
+                routes.failed(address)
+                raise Unavailable(str(error)) from None
             raise
         except (Unavailable, WrongGroup, TimeoutError) as error:
             routes.failed(address)

@@ -242,7 +242,11 @@ class Questions(ABC):
         self._run(operations.admit(self.core, node_id))
 
     def enforce_secret(self) -> None:
-        """Take no member any more that does not prove the group's secret. Each of them has to have it."""
+        """Take no member any more that does not prove the group's secret, for ever.
+
+        Raises:
+            DLedgerError: the leader has no secret, does not reach a member, or one has not proved it; with the names.
+        """
         self._run(operations.enforce_secret())
 
 

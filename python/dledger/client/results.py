@@ -17,7 +17,8 @@ class Lineage:
     """The groups of which it is a copy: the id of each, and the last index that both share."""
 
     def follows(self, group_id: str) -> bool:
-        """Whether it is that group or a copy of it. What is not known is no contradiction."""
+        """Whether it is that group or a copy of it, up to whatever index: who asks knows offsets, and no log index
+        to hold against the last shared one. What is not known is no contradiction."""
         return not group_id or self.group_id in ("", group_id) or group_id in dict(self.ancestors)
 
 

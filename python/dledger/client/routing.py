@@ -56,6 +56,8 @@ class Routes:
         """Of the group that was met first, or is expected."""
         self._foreign: set[str] = set()
         """Addresses at which another group's node has answered since one of ours did."""
+        self._refused: set[str] = set()
+        """Addresses with a certificate refused, on either side, since a node took a connection."""
         self.peers: dict[str, str] = {}
         self.leader: str | None = None
         """The leader's address."""
@@ -73,11 +75,17 @@ class Routes:
         if answer.group_id:
             self.lineage = Lineage(answer.group_id, answer.ancestors)
         self._foreign.clear()
+        self._refused.clear()
 
     def is_foreign(self, address: str) -> bool:
         """Another group's node answers at ``address``. Whether no address is left that may be the group's."""
         self._foreign.add(address)
         return self._foreign.issuperset(self.addresses())
+
+    def is_refused(self, address: str) -> bool:
+        """A certificate was refused at ``address``. Whether no address is left where none was."""
+        self._refused.add(address)
+        return self._refused.issuperset(self.addresses())
 
     def next_address(self) -> str:
         """One address after the other, round and round."""
@@ -182,6 +190,12 @@ class Call:
         elif leader in self._reasons:  # tried in vain already: give it, or the election, time
             self._wait_next = True
 
+    def refused(self, error: DLedgerError) -> DLedgerError:
+        """What to raise where nobody takes this client any more: an attempt whose outcome is open stays so."""
+        if self.maybe_done and self.terms.writes:
+            return OutcomeUnknown(f"{self.terms.what}: it may or may not have been done, and then {error}")
+        return error
+
     def unreachable(self, address: str, reason: str) -> None:
         """Nothing was sent. Another node may know more, so the pause comes when every address was tried."""
         self._routes.failed(address)
@@ -213,7 +227,8 @@ class Call:
             return True
         error = error_for(code, message, self.terms.what, leader_id)
         if found is Verdict.FAILED:
-            raise self._unknown(error) if self.maybe_done and self.terms.sequenced else error
+            says_nothing = self.terms.sequenced or code in _BEFORE_THE_LOG
+            raise self._unknown(error) if self.maybe_done and says_nothing else error
         if found is Verdict.UNCLEAR and self.terms.writes:
             self.maybe_done = True
             if not self.terms.repeatable:
@@ -247,4 +262,6 @@ class Call:
         return OutcomeUnknown(f"{error}; an earlier attempt was sent, and may or may not have been done")
 
 
+_BEFORE_THE_LOG = (Code.LIMIT_REACHED, Code.ILLEGAL_MEMBER_STATE)
+"""A leader refuses so by what it sees now. An earlier attempt that it let pass may be in the log and be committed."""
 _NOT_HERE = (Code.NOT_LEADER, Code.UNKNOWN_MEMBER)

@@ -7,11 +7,10 @@ as it is (`dledger.wire.fields.OpenTable`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from dledger.messages.codes import Code
-from dledger.types import NodeId
+from dledger.types import NodeId, frozen
 
 PROTOCOL_VERSION: Final = 2
 """1 was that of the releases up to 0.1.0, whose hello and its answer end with ``version`` and ``node_id``."""
@@ -19,7 +18,7 @@ Ancestors = tuple[tuple[str, int], ...]
 """Of a group that was made from copies of others': the id of each one, and the last index that both share."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HelloRequest:
     """The first frame on every connection; nothing else is sent before it is answered."""
 
@@ -38,7 +37,7 @@ class HelloRequest:
     """Drawn for this connection alone; the other side's proof is made over it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HelloResponse:
     """Whether the node goes on with this connection, and the same of itself. With ``proof_wanted`` it does not know yet
     and waits for a `HelloProof`, whose answer, a HelloResponse again, is the last word."""
@@ -56,9 +55,10 @@ class HelloResponse:
     proof_wanted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HelloProof:
-    """That this side has the secret that it must have for what it said it is."""
+    """That this side has the secret that it must have for what it said it is. A client whose node has proved the secret
+    by then may send its first request right behind; a node that refuses the proof takes nothing behind it."""
 
     proof: bytes
 

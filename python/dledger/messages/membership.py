@@ -28,7 +28,8 @@ def check_members(membership: Membership, members: Collection[NodeId]) -> None:
             f"this node's files say that the group's members are {', '.join(recorded)}, but it was told that they are "
             f"{', '.join(sorted(members))}. A majority of the one need not meet a majority of the other, and records "
             "would be lost. Start it with the list of its files: addresses may be others, and a machine is replaced "
-            "under its id (docs/operations.md, 'Members')"
+            "under its id. Where a group was founded with a wrong list and nothing was written to it, empty the "
+            "directories of all of its nodes (docs/operations.md, 'Members')"
         )
 
 

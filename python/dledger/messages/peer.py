@@ -18,10 +18,11 @@ from dledger.messages.hello import Ancestors
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, Term, frozen
 
 
-def group_tag(name: str, members: Iterable[str], group_id: str) -> str:
-    """One word for a group, of a node that knows of its founding: members that are not of one opinion have different
-    ones, and groups of one name too. A node that knows of none says the name alone."""
-    return f"{name}/{crc32(chr(10).join(sorted(members)).encode()):08x}/{group_id}"
+def group_tag(name: str, members: Iterable[str], group_id: str | None) -> str:
+    """One word for a group: members that are not of one opinion have different ones, and groups of one name too. A node
+    that knows of no founding says no id, not even an empty one."""
+    tag = f"{name}/{crc32(chr(10).join(sorted(members)).encode()):08x}"
+    return tag if group_id is None else f"{tag}/{group_id}"
 
 
 class VoteResult(IntEnum):

@@ -7,14 +7,15 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.net.address import split_address, tune
-from dledger.net.handshake import Greeting
-from dledger.net.tls import nodes_of
+from dledger.net.handshake import Greeting, unanswered
+from dledger.net.tls import CertificateRefused, certificate_refused, expired_certificate, nodes_of
 from dledger.types import Buffer
 from dledger.wire import Frame, FrameReader, Limits, Message, decode, encode
 
@@ -24,26 +25,44 @@ SEND_PIECES: Final = 64
 
 
 class Lost(Exception):
-    """The connection broke, or its answer did not come in time. ``sent``: the whole request had left."""
+    """The connection broke, or its answer did not come in time. ``sent``: the whole request had left; ``error``: what
+    the system or TLS said."""
 
-    def __init__(self, reason: str, sent: bool) -> None:
+    def __init__(self, reason: str, sent: bool, error: BaseException | None = None) -> None:
         super().__init__(reason)
         self.sent = sent
+        self.error = error
 
 
 class BlockingConnection:
     """Frames over one socket, for one thread at a time.
 
+    Args:
+        greeting: how it begins.
+        on_refusal: where it is given, the first request follows this side's proof of the secret at once, which saves a
+            round trip: the node has proved the secret by then. Should the node refuse the proof, it has taken nothing;
+            this is called, `receive` raises `Lost`, and the next connection, without this, is told why.
+
     Raises on opening:
         Unavailable: nobody answered in time.
         WrongGroup: somebody else's node is there.
         ConfigError: the node is of a release that does not understand this one.
+        CertificateRefused: one side does not take the other's certificate.
     """
 
     def __init__(
-        self, address: str, greeting: Greeting, limits: Limits, timeout_s: float, tls: ssl.SSLContext | None = None
+        self,
+        address: str,
+        greeting: Greeting,
+        limits: Limits,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+        on_refusal: Callable[[], None] | None = None,
     ) -> None:
         self.address = address
+        self._on_refusal = on_refusal
+        self._unheard: Callable[[Message], object] | None = None
+        """Who takes the node's last word on the proof, while that is under way."""
         self._reader = FrameReader(limits)
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._frames: deque[Frame] = deque()
@@ -54,13 +73,14 @@ class BlockingConnection:
         try:
             self._socket = _open(address, timeout_s, tls)
         except OSError as error:
-            raise Unavailable(f"{address}: {error.strerror or error}") from None
+            text = f"{address}: {error.strerror or error}"
+            raise (tls and certificate_refused(address, error, tls)) or Unavailable(text) from None
         try:
             self.welcome = self._greet(greeting, deadline)
             """What the node said of itself."""
         except Lost as error:
             self.close()
-            raise Unavailable(no_welcome(address, str(error), tls)) from None
+            raise no_welcome(address, error, tls) from None
         except ProtocolError as error:
             self.close()
             raise Unavailable(f"{address}: {error}") from None
@@ -77,14 +97,18 @@ class BlockingConnection:
         words: HelloRequest | HelloProof | None = greeting.hello
         while words is not None:
             self.send(words, deadline=deadline)
-            words = greeting.answered(self.receive(deadline)[1], certified)
-        assert greeting.welcome is not None
-        return greeting.welcome
+            if greeting.proved and self._on_refusal is not None:
+                self._unheard = partial(greeting.answered, certified=certified)
+                break
+            answer = self.receive(deadline)[1]
+            words = greeting.answered(answer, certified)
+        welcome: HelloResponse = answer
+        return welcome
 
     @property
     def usable(self) -> bool:
         """Whether the other side has not closed it meanwhile, as far as this host knows. Nothing may be under way."""
-        if self._frames or self._reader.in_frame:
+        if self._frames or self._reader.in_frame or self._unheard is not None:
             return False
         return not readable(self._socket)  # closed, or an answer nobody asked for
 
@@ -132,7 +156,21 @@ class BlockingConnection:
         while not self._frames:
             self._receive_some(deadline)
         frame = self._frames.popleft()
-        return frame.request_id, decode(frame.kind, frame.header, frame.payload), frame.payload
+        message = decode(frame.kind, frame.header, frame.payload)
+        if self._unheard is None:
+            return frame.request_id, message, frame.payload
+        self._hear(message)
+        return self.receive(deadline)
+
+    def _hear(self, last_word: Message) -> None:
+        assert self._unheard is not None
+        assert self._on_refusal is not None
+        hear, self._unheard = self._unheard, None
+        try:
+            hear(last_word)
+        except DLedgerError as error:
+            self._on_refusal()
+            raise Lost(str(error), sent=False) from None
 
     def ask(self, message: Message, payload: Sequence[Buffer], deadline: float) -> tuple[Any, memoryview]:
         """Send a request and wait for its answer.
@@ -158,7 +196,7 @@ class BlockingConnection:
         except TimeoutError:
             raise Lost("no answer in time", sent=True) from None
         except OSError as error:
-            raise Lost(error.strerror or str(error), sent=True) from None
+            raise Lost(error.strerror or str(error), sent=True, error=error) from None
         if not size:
             raise Lost("the node closed the connection", sent=True)
         if wanted is None:
@@ -187,11 +225,13 @@ def _open(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> socket.
         raise
 
 
-def no_welcome(address: str, reason: str, tls: ssl.SSLContext | None) -> str:
+def no_welcome(address: str, lost: Lost, tls: ssl.SSLContext | None) -> CertificateRefused | Unavailable:
     """What to say of a node that ended a connection instead of answering its first frame."""
-    if tls is None:
-        return f"{address}: {reason} (before its first answer: if it wants TLS, give tls_ca, tls_certificate, tls_key)"
-    return f"{address}: {reason} (before its first answer: does its tls_ca know this side's certificate?)"
+    if tls is not None and (
+        denied := certificate_refused(address, lost.error, tls) or expired_certificate(address, tls)
+    ):
+        return denied
+    return Unavailable(f"{address}: {lost} ({unanswered(tls is not None)})")
 
 
 def readable(sock: socket.socket) -> bool:

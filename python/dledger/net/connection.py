@@ -19,7 +19,7 @@ from dledger.net.handlers import Handlers, OnClose, OnConnection, OnFrame, grow_
 from dledger.net.inflow import PRESSED_READ_BYTES, Inflow
 from dledger.net.outgoing import WRITE_HIGH_BYTES, Outgoing
 from dledger.net.seldom import Seldom
-from dledger.net.tls import nodes_of
+from dledger.net.tls import certificate_refused, nodes_of
 from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, decode
 
 log = logging.getLogger("dledger.net")
@@ -66,6 +66,8 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         self._inflow = inflow
         self._seldom = seldom
         self._reader = FrameReader(limits, HELLO_LIMITS if accepted else None, self._admits if inflow else None)
+        self._shared: memoryview | None = None
+        """The thread's receive buffer, while this connection reads into it; None: into a large payload's own."""
         self._holds = 0
         """What `Inflow` has noted."""
         self._asked = self._seen_asked = 0
@@ -92,40 +94,38 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         self._handlers.on_open(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        self._shared = None
         wanted = self._reader.wanted
-        if wanted is not None:
-            return wanted
+        if wanted is not None:  # of a client no more at once than is its turn: fifty may have megabytes ready
+            return wanted[:TURN_BYTES] if self._accepted and not self.is_member else wanted
         buffer, rest = receive_buffer(), self._reader.rest
+        self._shared = buffer
         if not rest:
             pressed = self._inflow is not None and self._inflow.is_pressed
             return buffer[:PRESSED_READ_BYTES] if pressed else buffer
         if len(rest) >= len(buffer) // 2:  # a header near its limit
-            buffer = grow_receive_buffer(2 * len(rest))
+            self._shared = buffer = grow_receive_buffer(2 * len(rest))
         buffer[: len(rest)] = rest
         return buffer[len(rest) :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received += nbytes
         self._turn_bytes += nbytes
-        self._take_in(nbytes)
-        if self._turn_bytes >= TURN_BYTES:
-            self._end_turn()
-
-    def _take_in(self, nbytes: int) -> None:
         reader = self._reader
         try:
-            if reader.wanted is not None:
-                frame = reader.received(nbytes)
-                if frame is None:
-                    return
-                self._frames.append(frame)
+            buffer = self._shared
+            if buffer is None:
+                if (frame := reader.received(nbytes)) is not None:
+                    self._frames.append(frame)
             else:
-                reader.parse(receive_buffer()[: len(reader.rest) + nbytes], self._frames)
+                reader.parse(buffer[: len(reader.rest) + nbytes], self._frames)
             self._dispatch()
         except ProtocolError as error:
             self.fail(error)
         if self._inflow is not None and (self._holds or reader.in_frame):
             self._note(self._inflow)
+        if self._turn_bytes >= TURN_BYTES:
+            self._end_turn()
 
     def _end_turn(self) -> None:
         """Read on in the loop's next turn."""
@@ -192,7 +192,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         """Whether the owner wants no more, or the other side takes no answers and so may not ask."""
         if self._read_paused or self._again is not None:
             return True
-        return self._accepted and self.takes_no_answers
+        return self._accepted and (self._write_paused or self._queued > WRITE_HIGH_BYTES)
 
     def _go_on(self) -> None:
         """Hand out frames that stayed, in the next turn, if they are wanted now."""
@@ -222,7 +222,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
                 raise ProtocolError(f"the first frame is {type(message).__name__}, not HelloRequest")
             self.said_hello = True
         self._asked += 1
-        if not self.closing:
+        if not self._ended:
             self._handlers.on_frame(self, frame.request_id, message, frame.payload)
 
     def pause_writing(self) -> None:
@@ -244,6 +244,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
         self._out.clear()
         self._frames.clear()
         self._queued = 0
@@ -314,11 +315,13 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
     def close(self) -> None:
         """Send what is unsent, then close."""
         self.flush()
+        self._ended = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Close now and forget what is unsent."""
+        self._ended = True
         self._out.clear()
         self._queued = 0
         if self._transport is not None:
@@ -345,6 +348,7 @@ async def connect(
     Raises:
         Unavailable: nobody answered at ``address`` in time.
         ConfigError: the address is not ``host:port``.
+        CertificateRefused: the node's certificate is not taken.
     """
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
@@ -357,7 +361,8 @@ async def connect(
     except TimeoutError:
         raise Unavailable(f"{address}: no answer within {timeout_s:g} s") from None
     except OSError as error:
-        raise Unavailable(f"{address}: {error.strerror or error}") from None
+        text = f"{address}: {error.strerror or error}"
+        raise (tls and certificate_refused(address, error, tls)) or Unavailable(text) from None
     sock = transport.get_extra_info("socket")
     if sock is not None and unanswered_ms:
         tune(sock, unanswered_ms)

@@ -104,7 +104,8 @@ class Greeting:
             if not self.hello.node_id:
                 raise AccessDenied(
                     f"group {answer.group!r} takes only programs that have its secret. Those of the Unix user who owns "
-                    "it find it by themselves; others name its file as secret_file (DLEDGER_SECRET_FILE, for commands)"
+                    "it find it by themselves; others name its file as secret_file (dledger.secret.file in Spark, "
+                    "DLEDGER_SECRET_FILE for commands)"
                 )
             return HelloProof(proof=b"")  # a group that came before secrets takes it, until that is changed
         if not secret.is_proof(answer.proof, Side.ACCEPTS, self.hello, answer):
@@ -138,6 +139,19 @@ def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
     return ""
 
 
+def unanswered(tls: bool) -> str:
+    """What may be the reason where a connection ends, or stays silent, in place of an answer to the hello, and what to
+    do. ``tls``: this side is under TLS."""
+    certificates = (
+        "does its tls_ca know this side's certificate?" if tls
+        else "if it wants TLS, give tls_ca, tls_certificate, tls_key"
+    )  # fmt: skip
+    return (
+        f"before its first answer: {certificates}; if it is a node of release 0.1.0, which does not know what dledger "
+        f"{RELEASE} says first, upgrade all nodes of the group, and then its clients; else, is it a dledger node?"
+    )
+
+
 def other_protocol(hello: HelloRequest) -> str:
     """What to tell a program that speaks another protocol; empty when it speaks this one."""
     if hello.version == PROTOCOL_VERSION:
@@ -150,4 +164,4 @@ def other_protocol(hello: HelloRequest) -> str:
     )
 
 
-__all__ = ["Greeting", "Introduction", "other_group", "other_protocol"]
+__all__ = ["Greeting", "Introduction", "other_group", "other_protocol", "unanswered"]

@@ -28,12 +28,14 @@ class Outgoing:
         self._queued = 0
         self._descriptor = -1
         self._write_paused = False
+        self._ended = False
+        """Closed by this side, or gone: a transport may be closing without it, which `flush` looks at."""
         self._drained: list[asyncio.Future[None]] = []
         self._answered = 0
         """Frames sent."""
 
     def _was_sent(self) -> None:
-        """Called when the kernel was given what there was."""
+        """Called when the kernel was given what there was, where that had been more than may wait."""
 
     @property
     def closing(self) -> bool:
@@ -61,7 +63,7 @@ class Outgoing:
 
     def send_frame(self, frame: Sequence[Buffer]) -> None:
         """`send` for a frame that is encoded already."""
-        if self.closing:
+        if self._ended or self._transport is None:
             return
         self._answered += 1
         if not self._out:
@@ -75,6 +77,7 @@ class Outgoing:
         if not out:
             return
         self._out, self._queued = [], 0
+        was_full = size > WRITE_HIGH_BYTES
         if self.closing:
             return
         transport = cast(asyncio.Transport, self._transport)
@@ -83,7 +86,8 @@ class Outgoing:
             pieces = self._write_now(pieces)
         if pieces:
             transport.writelines(pieces)
-        self._was_sent()
+        if was_full:
+            self._was_sent()
 
     def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
         """Give the kernel what it takes at once, and return the rest. The loop itself would write at the end of its

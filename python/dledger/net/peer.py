@@ -17,7 +17,8 @@ from dledger.messages.install import InstallMessage
 from dledger.messages.peer import PeerMessage
 from dledger.messages.repair import RepairMessage
 from dledger.net.connection import Connection, Handlers, connect, log
-from dledger.net.handshake import Greeting
+from dledger.net.handshake import Greeting, unanswered
+from dledger.net.tls import CertificateRefused, certificate_refused
 from dledger.types import Buffer
 from dledger.wire import Limits, encode
 
@@ -25,6 +26,8 @@ PAUSE_MIN_S: Final = 0.02
 PAUSE_MAX_S: Final = 0.2
 """Short against an election: a restarted peer hears its leader before it loses patience."""
 CONNECT_S: Final = 1.0
+ENDED: Final = 3
+"""Connections in a row that a peer ends without a word before it is said; one or two are those of a node that stops."""
 UNANSWERED_MS: Final = 3000
 """A connection whose packets nobody acknowledges for this long is given up and opened anew."""
 
@@ -68,11 +71,18 @@ class PeerLink:
         self._waiting_bytes = 0
         self._lost = asyncio.Event()
         self._refusal = ""
+        self._ended = 0
+        """Connections in a row that the peer has ended in place of an answer."""
         self._task: asyncio.Task[None] | None = None
 
     @property
     def connected(self) -> bool:
         return self._connection is not None
+
+    @property
+    def proved(self) -> bool:
+        """Whether the peer has taken a connection, and proved the group's secret on it."""
+        return self._connection is not None and self._greeting is not None and self._greeting.proved
 
     @property
     def unsent_bytes(self) -> int:
@@ -123,7 +133,11 @@ class PeerLink:
                 connection = await connect(
                     self._address(), handlers, self._limits, CONNECT_S, UNANSWERED_MS, self._tls
                 )
+            except CertificateRefused as error:
+                self._say(str(error))
+                self._forget()
             except (Unavailable, ConfigError, LookupError) as error:
+                self._ended = 0
                 log.debug("peer not reached: %s", error)
                 self._forget()
             else:
@@ -145,6 +159,7 @@ class PeerLink:
             async with asyncio.timeout(CONNECT_S):
                 await self._settled.wait()
         except TimeoutError:
+            self._newest = None  # that it ends now is this side's doing
             log.debug("the peer at %s does not answer our hello", connection.peer_name)
         finally:
             if self._connection is not connection:
@@ -152,9 +167,12 @@ class PeerLink:
         return self._connection is connection
 
     def _refused(self, connection: Connection, reason: str) -> None:
+        self._say(f"{connection.peer_name}: {reason}")
+
+    def _say(self, reason: str) -> None:
         if reason != self._refusal:
             self._refusal = reason
-            log.warning("no link to the peer at %s: %s", connection.peer_name, reason)
+            log.warning("no link to the peer at %s", reason)
 
     def _open(self, connection: Connection) -> None:
         self._connection, self._refusal = connection, ""
@@ -175,6 +193,7 @@ class PeerLink:
         greeting = self._greeting
         if greeting is None or greeting.welcome is not None or self._newest is not connection:
             return  # peers answer nothing but a hello
+        self._ended = -1
         try:
             words = greeting.answered(message, connection.peer_nodes)
         except DLedgerError as error:
@@ -189,6 +208,12 @@ class PeerLink:
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         if self._newest is connection:
+            if self._tls is not None and (denied := certificate_refused(connection.peer_name, error, self._tls)):
+                self._say(str(denied))
+                self._ended = -1
+            self._ended += 1
+            if self._ended == ENDED:
+                self._say(f"{connection.peer_name}: it ends each connection {unanswered(self._tls is not None)}")
             self._lost.set()
             self._settled.set()
         if self._connection is connection:

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Any
 
-from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.errors import DLedgerError, ProtocolError
 from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.net.blocking import Lost, no_welcome
 from dledger.net.connection import Connection, Handlers, connect
@@ -37,6 +37,7 @@ class Rpc:
             Unavailable: nobody answered in time.
             WrongGroup: somebody else's node is there.
             ConfigError: the node is of a release that does not understand this one.
+            CertificateRefused: one side does not take the other's certificate.
         """
         rpc = Rpc(address)
         handlers = Handlers(on_frame=rpc._answered, on_close=rpc._closed)
@@ -48,7 +49,7 @@ class Rpc:
                 words = greeting.answered(answer, rpc.peer_nodes)
         except Lost as error:
             rpc.abort()
-            raise Unavailable(no_welcome(address, str(error), tls)) from None
+            raise no_welcome(address, error, tls) from None
         except DLedgerError as error:
             rpc.abort()
             raise type(error)(f"{address}: {error}") from None
@@ -98,7 +99,7 @@ class Rpc:
         reason = str(error) if isinstance(error, ProtocolError) else "the node closed the connection"
         for future in waiting.values():
             if not future.done():
-                future.set_exception(Lost(reason, sent=True))
+                future.set_exception(Lost(reason, sent=True, error=error))
 
     def abort(self) -> None:
         if self._connection is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, cast
 
 from dledger.config import Tls
-from dledger.errors import ConfigError
+from dledger.errors import AccessDenied, ConfigError
 
 
 def server_context(tls: Tls | None) -> ssl.SSLContext | None:
@@ -49,11 +51,7 @@ def check_own_certificate(tls: Tls, node_id: str) -> None:
     Raises:
         ConfigError: it is another's, or a client's; with the command that makes a request for the right one.
     """
-    try:
-        certificate = ssl._ssl._test_decode_cert(tls.certificate)  # type: ignore[attr-defined]
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"tls_certificate {tls.certificate!r}: {error}") from None
-    found = nodes_of(certificate)
+    found = nodes_of(own_certificate(tls))
     if node_id not in found:
         whose = f"for node {', '.join(sorted(found))}" if found else "a client's"
         raise ConfigError(
@@ -64,8 +62,110 @@ def check_own_certificate(tls: Tls, node_id: str) -> None:
         )
 
 
+def own_certificate(tls: Tls) -> dict[str, Any]:
+    """This side's certificate in the form of ``getpeercert``, whoever has signed it and whenever it is valid: as the
+    other end of a handshake within this process gets it, since `ssl` reads no certificate that it has not verified.
+
+    Raises:
+        ConfigError: as `server_context`, or it is fit for nothing.
+    """
+    shows, sees = _context(ssl.PROTOCOL_TLS_SERVER, tls), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    sees.check_hostname = False
+    sees.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    to_shows, to_sees = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        sees.load_verify_locations(tls.certificate)
+        client = sees.wrap_bio(to_sees, to_shows)
+        server = shows.wrap_bio(to_shows, to_sees, server_side=True)
+        for end in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+        return cast(dict[str, Any], client.getpeercert() or {})
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"tls_certificate {tls.certificate!r}: {error}") from None
+
+
+class CertificateRefused(AccessDenied):
+    """One side does not take the other's certificate; the message names it, and the way out."""
+
+
+def certificate_refused(
+    address: str, error: BaseException | None, context: ssl.SSLContext
+) -> CertificateRefused | None:
+    """What ``error`` says of the certificates of a connection to ``address``; None when it is about something else."""
+    tls = context.files if isinstance(context, _Context) else None
+    if isinstance(error, ssl.SSLCertVerificationError):
+        ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
+        return CertificateRefused(
+            f"{address}: certificate verify failed: this side does not take the node's certificate: "
+            f"{error.verify_message}{ca}. Give the node one that this authority signed for the host in its address, "
+            "or this side the authority that did"
+        )
+    name = getattr(error, "reason", None)
+    if not isinstance(error, ssl.SSLError) or name not in _REFUSALS:
+        return None
+    own = f" {tls.certificate!r}, {_own_validity(tls)}," if tls else ""
+    return CertificateRefused(
+        f"{address}: the node refuses this side's tls_certificate{own} since {_REFUSALS[name]}. Have it signed anew by "
+        "the authority in the node's tls_ca"
+    )
+
+
+def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRefused | None:
+    """For a node that ends a connection without a word, as it does when it refuses a certificate: whether this side's
+    is expired."""
+    if not isinstance(context, _Context) or context.files is None:
+        return None
+    try:
+        own = own_certificate(context.files)
+    except ConfigError:  # its file is gone or another one by now, which says nothing of the one that was shown
+        return None
+    if "notAfter" not in own or ssl.cert_time_to_seconds(own["notAfter"]) >= time.time():
+        return None
+    return CertificateRefused(
+        f"{address}: the node ended the connection, and this side's tls_certificate {context.files.certificate!r} is "
+        f"expired: {_validity(own)}. Have it signed anew"
+    )
+
+
+_REFUSALS: Final = {
+    "TLSV1_ALERT_UNKNOWN_CA": "its tls_ca does not know the authority that signed it",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "none was shown",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it, or its authority's, is not valid at this time",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it is not yet valid, or broken",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "it was revoked",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it is for another purpose",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "something is wrong with it",
+}
+"""By the alerts of TLS, as OpenSSL calls them."""
+_NO_CHECK_TIME: Final = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which `ssl` has no name."""
+
+
+def _validity(certificate: Mapping[str, Any]) -> str:
+    return f"valid from {certificate.get('notBefore', '?')} to {certificate.get('notAfter', '?')}"
+
+
+def _own_validity(tls: Tls) -> str:
+    try:
+        return _validity(own_certificate(tls))
+    except ConfigError as error:  # the file is gone or another one by now; the refusal is told all the same
+        return f"which cannot be read any more ({error})"
+
+
+def _authorities(context: ssl.SSLContext) -> str:
+    return "; ".join(_validity(each) for each in context.get_ca_certs()[:3]) or "no authority's certificate"
+
+
+class _Context(ssl.SSLContext):
+    """With the files that it was made of, for messages."""
+
+    files: Tls | None = None
+
+
 def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
+    context = _Context(protocol)
+    context.files = tls
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
         context.load_verify_locations(tls.ca)

@@ -27,6 +27,8 @@ VARIABLE: Final = "DLEDGER_USER_DIRECTORY"
 _OTHERWISE: Final = f"set {VARIABLE} to a directory of this user's"
 _here: dict[str, Path] = {}
 """Groups that this process has met, for a user without a directory."""
+_read: dict[str, tuple[Path, tuple[int, ...], Secret]] = {}
+"""Secrets as they were read, with what would show that the file has changed: each connection wants one."""
 
 
 def user_directory() -> Path:
@@ -92,6 +94,11 @@ def group_secret(group: str) -> Secret | None:
     Raises:
         ConfigError: there is one, and it is no secret any more.
     """
+    if (known := _read.get(group)) is not None:
+        with contextlib.suppress(OSError):
+            if _state(known[0].stat()) == known[1]:
+                return known[2]
+        _read.pop(group, None)
     directory = _here.get(group)
     if directory is None:
         try:
@@ -101,10 +108,17 @@ def group_secret(group: str) -> Secret | None:
             return None
     path = directory / GROUP_SECRET
     try:
-        owner = path.stat().st_uid
+        status = path.stat()
     except OSError:
         return None
-    return read_secret(path, None if os.geteuid() else owner)
+    secret = read_secret(path, None if os.geteuid() else status.st_uid)
+    _read[group] = (path, _state(status), secret)
+    return secret
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    """What of a file changes when its content, its owner or its mode do."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def user_secret() -> Path:

@@ -154,4 +154,6 @@ def _with_members(membership: Membership, config: GroupConfig) -> Membership:
     """
     check_members(membership, config.members)
     membership = replace(membership, group_id=membership.group_id or drawn_name(config.group))
-    return replace(membership, members=tuple(sorted(config.members))) if membership.founded else membership
+    # Of a member that a record of before lacks nothing is known: whether the settings' list is right, the others say.
+    is_whole = {member for member, _ in membership.bound} == set(config.members)
+    return replace(membership, members=tuple(sorted(config.members))) if is_whole else membership

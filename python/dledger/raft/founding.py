@@ -15,6 +15,7 @@ draws it when every other one has said, since this process began to ask, that it
 
 from __future__ import annotations
 
+from dledger.messages.membership import Membership
 from dledger.messages.peer import MemberRequest, MemberResponse
 from dledger.raft.core import Core
 from dledger.raft.group import drawn_name, id_in
@@ -42,6 +43,8 @@ class Founding:
         """Who said since this process began to ask that it knows of no id."""
         self._told = 0
         """The incarnation that the group has in this node's place, once it was told."""
+        self._complete: Membership | None = None
+        """The one that left nothing to ask for when it was looked at; compared by identity, at every input."""
 
     @property
     def is_open(self) -> bool:
@@ -51,9 +54,12 @@ class Founding:
     def _asks(self) -> bool:
         """Whether the others may know what this node does not: without a founding, or without a leader that would tell
         whether a change in this log is committed."""
-        core = self.core
-        pends = core.admission.pending is not None and core.role is Role.CANDIDATE
-        return self.is_open or pends or core.watch.wants_id
+        core, membership = self.core, self.core.admission.membership
+        if membership is not self._complete:
+            if self.is_open or core.watch.wants_id:
+                return True
+            self._complete = membership
+        return core.admission.pending is not None and core.role is Role.CANDIDATE
 
     @property
     def missing(self) -> tuple[NodeId, ...]:
@@ -65,7 +71,7 @@ class Founding:
 
     def tick(self, now_ms: int) -> None:
         """Ask everybody, again and again."""
-        if not self._asks or now_ms < self._ask_ms:
+        if now_ms < self._ask_ms or not self._asks:
             return
         core = self.core
         is_slow = self._told or (not self.is_open and core.admission.pending is None)
@@ -206,6 +212,9 @@ class Founding:
     def _learn_id(self, response: MemberResponse) -> None:
         """Of a group from before there were ids."""
         core = self.core
+        bound = {(NodeId(member), incarnation) for member, incarnation in response.bound.items()}
+        if bound and bound.isdisjoint(core.admission.membership.bound):
+            return  # of another group of this name, which came before ids too
         if not response.group_id:
             self._without_id.add(response.local_id)
             self._draw_id()

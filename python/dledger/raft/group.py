@@ -9,6 +9,8 @@ is drawn at its founding. The rules, with their reasons:
 - A node that knows of none hears questions and answers about foundings, and nothing else: no heartbeat, push or vote.
   What it asks goes to the addresses that it was given; who calls it may take its address for another node's.
 - Once it is told by such an answer that its group exists, it hears that group, also where it does not count in it.
+- A list of members is recorded only when all who had a part in a founding, or told of it, have the same one. So a first
+  start with a wrong list leaves nothing that would refuse the right one.
 - A group that was founded before there were ids gets one as it got its founding: its first member draws it when all
   others have said, since it began to ask, that they know of none (`dledger.raft.founding`). A group whose name was
   drawn has it for its id.
@@ -89,8 +91,9 @@ class GroupWatch:
     def hears(self, message: PeerMessage, now_ms: int) -> bool:
         """Whether ``message`` is of this node's group; else a trace is left, not too often."""
         tag = self.tag
-        is_question = isinstance(message, MemberRequest | MemberResponse)
-        if (message.group == tag and self._is_known) or (is_question and self._may_be_one(message.group)):
+        if message.group == tag and self._is_known:
+            return True
+        if isinstance(message, MemberRequest | MemberResponse) and self._may_be_one(message.group):
             return True
         stranger = self.strangers.setdefault(message.local_id, Stranger(message.group, 0, now_ms - TELL_MS))
         stranger.tag = message.group
@@ -105,7 +108,7 @@ class GroupWatch:
         core, self._known = self.core, membership
         self._is_known = membership.founded or bool(membership.group_id) or self.told_without_id
         name, members = core.config.group, core.config.members
-        self._tag = group_tag(name, members, membership.group_id) if self._is_known else name
+        self._tag = group_tag(name, members, membership.group_id if self._is_known else None)
 
     def _may_be_one(self, tag: str) -> bool:
         """Whether the sender, by what it knows, may be of this group: what one of both does not know yet is no

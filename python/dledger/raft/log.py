@@ -36,8 +36,8 @@ class RaftLog:
 
     def __init__(self, summary: LogSummary, cache_bytes: int) -> None:
         self.begin_index = summary.begin_index
-        self.end = summary.end
-        self.durable_index = self.end.position.index
+        self._reach(summary.end)
+        self.durable_index = self.end_index
         self.committed_index = summary.committed
         self.faulty = summary.faulty
         """First and last entry of each run that the disk does not give back; where the log ends is known anyway."""
@@ -58,9 +58,9 @@ class RaftLog:
         self._cache_bytes = cache_bytes
         self._last_slice: tuple[Index, Index, tuple[Entry, ...]] | None = None
 
-    @property
-    def end_index(self) -> Index:
-        return self.end.position.index
+    def _reach(self, end: LogEnd) -> None:
+        self.end = end
+        self.end_index = end.position.index
 
     @property
     def end_is_known(self) -> bool:
@@ -141,7 +141,7 @@ class RaftLog:
                     newest = entry.term
                     self._terms.append(newest)
                     self._firsts.append(entry.index)
-        self.end = LogEnd.after(last)
+        self._reach(LogEnd.after(last))
         self._cache.extend(entries)
         self._evict()
 
@@ -161,11 +161,11 @@ class RaftLog:
         del self._terms[keep:], self._firsts[keep:]
         last = self.cached(after, Index(after + 1)) if after >= self.begin_index else None
         if last:
-            self.end = LogEnd.after(last[0])
+            self._reach(LogEnd.after(last[0]))
         elif after == NO_INDEX:
-            self.end = LogEnd()
+            self._reach(LogEnd())
         else:
-            self.end = LogEnd(Position(self._terms[-1] if keep else NO_TERM, after), UNKNOWN_POS, 0)
+            self._reach(LogEnd(Position(self._terms[-1] if keep else NO_TERM, after), UNKNOWN_POS, 0))
         cached = after + 1 - self._cache[self._head].index if self._head < len(self._cache) else 0
         del self._cache[self._head + max(0, cached) :]
         self._compact()
@@ -177,7 +177,7 @@ class RaftLog:
         """The store tells where the log ends after a cut."""
         ours, theirs = self.end.position, end.position
         if not self.end_is_known and theirs.index == ours.index and ours.term in {theirs.term, NO_TERM}:
-            self.end = end
+            self._reach(end)
 
     def persisted(self, position: Position) -> bool:
         """Everything up to ``position`` is durable; False when that says nothing new or that entry was cut."""

@@ -152,13 +152,14 @@ class RaftNode:
         """When `tick` should be called next."""
         machine = self._machine
         transfer, deadline = machine.transfers.ongoing, machine.acting.deadline_ms()
-        deadline = min(deadline, machine.founding.deadline_ms())
+        if (asks_ms := machine.founding.deadline_ms()) < deadline:
+            deadline = asks_ms
         return deadline if transfer is None else min(deadline, transfer.deadline_ms)
 
     def can_accept(self, size: int) -> Code:
         """SUCCESS when ``size`` bytes may be proposed now; else NOT_LEADER, LEADER_TRANSFERRING, DISK_FULL or
         LEADER_PENDING_FULL."""
-        return Code.NOT_LEADER if self._leader is None else self._leader.can_accept(size)
+        return Code.NOT_LEADER if (leader := self._leader) is None else leader.can_accept(size)
 
     def install_mode(self, first: Position) -> InstallMode | None:
         """How a state whose log begins at the committed entry ``first`` may take the place of this node's now; None
@@ -237,7 +238,7 @@ class RaftNode:
     @property
     def noop_index(self) -> Index:
         """On a leader, where its term opened: once that is applied it knows all that was ever acknowledged. Else -1."""
-        return NO_INDEX if self._leader is None else self._leader.noop_index
+        return NO_INDEX if (leader := self._leader) is None else leader.noop_index
 
     @property
     def watermarks(self) -> dict[NodeId, Index]:
@@ -249,7 +250,7 @@ class RaftNode:
 
     def acknowledged_by(self, member: NodeId) -> Index:
         """On a leader, how far ``member`` counts for commits; -1 when it does not, or on another node."""
-        return NO_INDEX if self._leader is None else self._leader.acks.watermarks[member]
+        return NO_INDEX if (leader := self._leader) is None else leader.acks.watermarks[member]
 
     @property
     def membership(self) -> Membership:
@@ -294,7 +295,7 @@ class RaftNode:
     @property
     def pending_bytes(self) -> int:
         """Proposed and not yet committed."""
-        return 0 if self._leader is None else self._leader.acks.pending_bytes
+        return 0 if (leader := self._leader) is None else leader.acks.pending_bytes
 
     def check(self) -> None:
         """Raise AssertionError if a promise is broken. Tests call it after every step."""

@@ -171,19 +171,20 @@ class Outbox:
             hard_state=hard_state,
             membership=membership,
             truncate_to=self.truncate_to,
-            append=tuple(self.append),
-            messages=tuple(self.messages),
+            append=tuple(self.append) if self.append else (),
+            messages=tuple(self.messages) if self.messages else (),
             committed=self.committed,
-            finished=tuple(self.finished),
-            load=tuple(self.load),
+            finished=tuple(self.finished) if self.finished else (),
+            load=tuple(self.load) if self.load else (),
             install=self.install,
-            reads=tuple(self.reads),
+            reads=tuple(self.reads) if self.reads else (),
             role=role,
             transfer=self.transfer,
-            facts=tuple(self.facts),
+            facts=tuple(self.facts) if self.facts else (),
         )
         self.save = False
         self.truncate_to = self.committed = self.transfer = self.install = None
         for collected in (self.append, self.messages, self.finished, self.load, self.reads, self.facts):
-            collected.clear()
+            if collected:  # most are empty, at each of several inputs a request
+                collected.clear()
         return ready

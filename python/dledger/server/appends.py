@@ -16,7 +16,7 @@ from dledger.config import GroupConfig
 from dledger.errors import ProtocolError
 from dledger.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
 from dledger.messages.codes import Code
-from dledger.messages.command import Admit, Command, Expire, InitProducer, OpenStage
+from dledger.messages.command import Admit, Command, EnforceSecret, Expire, InitProducer, OpenStage
 from dledger.messages.entry import Entry
 from dledger.net import Connection
 from dledger.raft.ready import Finished
@@ -96,9 +96,14 @@ class Writes:
     """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry is applied."""
 
     def __init__(
-        self, group: GroupConfig, driver: Driver, catalog: Catalog, on_relief: Callable[[], None]
+        self,
+        group: GroupConfig,
+        driver: Driver,
+        catalog: Catalog,
+        on_relief: Callable[[], None],
+        shut_out: Callable[[], str],
     ) -> None:
-        """``on_relief()`` is called when ``held_bytes`` has fallen."""
+        """``on_relief()`` is called when ``held_bytes`` has fallen. ``shut_out``: see `Gate.shut_out`."""
         self.held_bytes = 0
         """Bytes of requests that are not answered yet."""
         self._driver = driver
@@ -111,12 +116,18 @@ class Writes:
         self._max_body_bytes = group.max_body_bytes
         self._pending_bytes = group.pending_bytes
         self._on_relief = on_relief
+        self._shut_out = shut_out
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Waiter] = []
         self._gathered_bytes = 0
         self._waiting: dict[Index, Waiter] = {}
+        self.commands = 0
+        """Commands of clients that are not answered yet."""
         self._timed = 0
         """Commands among those that wait which begin or end a time-out."""
+        self._last_timed = Index(-1)
+        """The last entry that this node wrote with such a command: it may be applied long after who waited for it was
+        answered that the time is over."""
         self._sweep_ms = 0
         self._between: asyncio.TimerHandle | None = None
 
@@ -132,7 +143,8 @@ class Writes:
     def _nothing_timed_waits(self) -> bool:
         """Whether this node leads, with all that earlier leaders committed, and has no command under way that begins a
         time-out."""
-        return self._driver.raft.role is Role.LEADER and self.caught_up and not self._timed
+        is_applied = self._catalog.applied_index >= self._last_timed
+        return self._driver.raft.role is Role.LEADER and self.caught_up and not self._timed and is_applied
 
     # --- requests -----------------------------------------------------------------------------------------------
 
@@ -183,8 +195,8 @@ class Writes:
         gathered = self._gathered
         gathered.append(waiter)
         waiter.held = True
-        if waiter.command is not None and isinstance(waiter.command, TIMED):
-            self._timed += 1
+        if waiter.command is not None:
+            self._count(waiter, waiter.command, 1)
         self.held_bytes += waiter.size + WAITER_BYTES
         self._gathered_bytes += waiter.size
         if len(gathered) == 1:
@@ -238,6 +250,8 @@ class Writes:
             waiting[entry.index] = waiter
             if waiter.is_claimed:
                 self.quotas.place(entry.index)
+            if waiter.command is not None and isinstance(waiter.command, TIMED):
+                self._last_timed = entry.index
             if self._sweep_ms == 0 or waiter.deadline_ms < self._sweep_ms:
                 self._sweep_ms = waiter.deadline_ms
         self._driver.carry_out(ready)
@@ -276,6 +290,10 @@ class Writes:
         """Whether a command is not to be written; the node's own always are."""
         if waiter.connection is None or waiter.command is None:
             return False
+        enforces = isinstance(waiter.command, EnforceSecret) and not self._catalog.secret_enforced  # a repeat does not
+        if enforces and (lost := self._shut_out()):
+            self._answer(waiter, Code.ILLEGAL_MEMBER_STATE, lost)
+            return True
         refusal = self.quotas.refusal(waiter.command, caught_up=self.caught_up)
         if refusal is not None:
             self._answer(waiter, refusal.code, refusal.message)
@@ -340,9 +358,13 @@ class Writes:
         if waiter.held:
             waiter.held = False
             self.held_bytes -= waiter.size + WAITER_BYTES
-            if waiter.command is not None and isinstance(waiter.command, TIMED):
-                self._timed -= 1
+            if waiter.command is not None:
+                self._count(waiter, waiter.command, -1)
             self._on_relief()
+
+    def _count(self, waiter: Waiter, command: Command, by: int) -> None:
+        self.commands += by * (waiter.connection is not None)
+        self._timed += by * isinstance(command, TIMED)
 
     def _answer(
         self,

@@ -11,7 +11,7 @@ from typing import Final
 from dledger.batch.header import BODY_HEADER_SIZE, BODY_MAGIC, BodyHeader, Kind, decode_header
 from dledger.catalog.catalog import Catalog, CommandResult, DataResult
 from dledger.errors import CorruptEntry, ProtocolError
-from dledger.messages.command import AddPartitions, CreateTopic
+from dledger.messages.command import EnforceSecret
 from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.raft.node import RaftNode
 from dledger.rocketmq.append_hook import read_stored
@@ -23,9 +23,6 @@ logger = logging.getLogger(__name__)
 
 CHUNK_ENTRIES: Final = 512
 """Entries applied before the loop looks at its sockets again."""
-MUCH: Final = (CreateTopic, AddPartitions)
-MANY_PARTITIONS: Final = 1000
-"""A command that opens more of them takes milliseconds: it is the last one of its pass."""
 READ_BYTES: Final = 4 << 20
 """Bytes read at once from the store for entries that are not cached any more."""
 
@@ -46,8 +43,10 @@ class Applier:
         on_pass: Callable[[], None],
         on_failure: Callable[[BaseException], None],
         on_damage: Callable[[CorruptEntry], None],
+        on_enforced: Callable[[], None],
     ) -> None:
-        """``on_damage`` is told of an entry that cannot be read; `resume` goes on with it when it is sound again."""
+        """``on_damage`` is told of an entry that cannot be read; `resume` goes on with it when it is sound again.
+        ``on_enforced``: of each entry by which members have to prove the secret, before it is answered."""
         self.catalog = catalog
         self._raft = raft
         self._store = store
@@ -57,6 +56,7 @@ class Applier:
         self._on_pass = on_pass
         self._on_failure = on_failure
         self._on_damage = on_damage
+        self._on_enforced = on_enforced
         self._waits_for_repair = False
         self.applied_pos = 0
         """Log position behind the last applied entry, in bytes."""
@@ -119,18 +119,15 @@ class Applier:
     def _apply(self, entries: tuple[Entry, ...]) -> None:
         try:
             for entry in entries:
-                if self._apply_one(entry):
-                    break
+                self._apply_one(entry)
         except Exception as error:  # an order that cannot be, or the topic index's disk
             self._stopped = True  # what failed once is never tried again (D2)
             self._on_failure(error)
             return
         self._on_pass()
 
-    def _apply_one(self, entry: Entry) -> bool:
-        """Whether that was so much work that the rest of the pass is left for the loop's next turn."""
+    def _apply_one(self, entry: Entry) -> None:
         catalog = self.catalog
-        is_much = False
         header: BodyHeader | None = None
         result: DataResult | CommandResult | None = None
         if entry.magic == MAGIC_NORMAL:
@@ -151,10 +148,10 @@ class Applier:
                 catalog.apply_other(entry.index)
             else:
                 result = catalog.apply_command(entry.index, command)
-                is_much = isinstance(command, MUCH) and command.partitions > MANY_PARTITIONS
+                if isinstance(command, EnforceSecret):
+                    self._on_enforced()
         self.applied_pos = entry.end_pos
         self._on_applied(entry, result)
-        return is_much
 
     def _apply_other(self, entry: Entry) -> None:
         """A leader's NOOP, another program's entry, or a message of a RocketMQ commit log, in whatever group it is."""

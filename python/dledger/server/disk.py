@@ -19,6 +19,7 @@ from dledger.errors import CorruptEntry, DiskFull
 from dledger.messages.entry import Entry, HardState, LogEnd
 from dledger.messages.membership import Membership
 from dledger.store.api import LogStore
+from dledger.store.locks import Owner
 from dledger.types import Index, Position
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Flusher:
         self._on_cut_waits = on_cut_waits
         self._lazy = lazy
         self._writing = threading.Lock()  # of the store's methods that belong to one thread at a time
+        self._loops, self._threads = Owner(), Owner()
         self._now_ms = environment.now_ms
         self._waiting: list[Any] = []  # for room on the disk, or for a repair; only the thread's
         self._cut_waits: Index | None = None  # a damaged entry that has to be repaired first
@@ -85,6 +87,7 @@ class Flusher:
         Raises:
             StorageError: the write failed here and now; nothing may be acknowledged any more.
         """
+        assert self._loops.is_me(), "appends are given to a Flusher by the loop alone"
         small = entries[-1].end_pos - entries[0].pos <= INLINE_BYTES
         if small and self._queued == self._done and self._writing.acquire(blocking=False):
             try:
@@ -102,6 +105,7 @@ class Flusher:
 
     def truncate(self, after: Index) -> None:
         """Cut everything behind ``after``, in its place among the appends; ``on_truncated`` is told the new end."""
+        assert self._loops.is_me(), "cuts are given to a Flusher by the loop alone"
         self._cuts += 1
         self._queue(after)
 
@@ -131,6 +135,7 @@ class Flusher:
 
     def _durable(self, result: tuple[Position, int]) -> None:
         """A sync from before a cut says nothing about what was written again in the same place; another follows."""
+        assert self._loops.is_me(), "what a Flusher has done is heard by the loop alone"
         position, cuts = result
         if cuts == self._cuts:
             self._on_durable(position)
@@ -170,6 +175,7 @@ class Flusher:
     def _carry_out(self, jobs: list[Any], last: bool) -> None:
         """The jobs in their order, up to a write that finds no room, or a cut behind a damaged entry: the core has gone
         on, so they have to follow as soon as they can. Meanwhile only what may make room is done."""
+        assert self._threads.is_me(), "a Flusher's jobs are carried out by its thread alone"
         self._waiting = []
         for job in jobs:
             if job is _SYNC:

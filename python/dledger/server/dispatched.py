@@ -41,8 +41,11 @@ logger = logging.getLogger(__name__)
 ROOT: Final = "rocketmq"
 """In the node's directory, because ``index`` is the name of DLedger's own index there."""
 MARK_FILE: Final = "dispatched"
-MARK: Final = struct.Struct(">8sqqqqI")
-MARK_MAGIC: Final = b"DLREPUT1"
+MARK: Final = struct.Struct(">8sqqqqqqI")
+MARK_MAGIC: Final = b"DLREPUT2"
+FORMER_MARK: Final = struct.Struct(">8sqqqqI")
+FORMER_MAGIC: Final = b"DLREPUT1"
+UNTOLD: Final = -2
 
 
 @frozen()
@@ -56,19 +59,26 @@ class Mark:
     """Queues with a message."""
     units: int = 0
     """Sum of the queue offsets that their next messages get."""
+    last_key: int = UNTOLD
+    """Place of the last message with a key in the index, -1 for none; `UNTOLD` in a mark of release 0.1."""
+    last_keys: int = 0
+    """How many keys of that message the index has."""
 
     def pack(self) -> bytes:
         """With a checksum."""
-        data = MARK.pack(MARK_MAGIC, self.index, self.end_pos, self.queues, self.units, 0)
+        data = MARK.pack(
+            MARK_MAGIC, self.index, self.end_pos, self.queues, self.units, self.last_key, self.last_keys, 0
+        )
         return data[:-4] + struct.pack(">I", crc32(data))
 
     @staticmethod
     def unpack(data: bytes) -> Mark | None:
-        """None for anything that `pack` has not made."""
-        if len(data) != MARK.size:
-            return None
-        mark = Mark(*MARK.unpack(data)[1:5])
-        return mark if mark.pack() == data else None
+        """None for anything that `pack` has not made, now or in release 0.1."""
+        for form, magic in ((MARK, MARK_MAGIC), (FORMER_MARK, FORMER_MAGIC)):
+            if len(data) == form.size and data.startswith(magic):
+                *values, crc = form.unpack(data)
+                return Mark(*values[1:]) if crc == crc32(data[:-4] + bytes(4)) else None
+        return None
 
 
 class Dispatched:
@@ -155,19 +165,21 @@ class Dispatched:
             return "there is no mark" if self.queues.max_physical or self.index.end_offset >= 0 else "new"
         if mark.index + 1 < store.begin_index:
             return f"the log begins at entry {store.begin_index}, they end at {mark.index}"
+        # When this is interrupted, nobody else can tell what was cut off and not put again.
+        if not was_clean or mark.index > end.position.index:
+            self._remove_mark()
+        self.queues.recover()
+        again = self._cut(mark.end_pos, doubted=not was_clean)
+        missing = self._missing(mark, is_torn=again < mark.end_pos)
+        if missing:
+            return f"{missing} missing, or not whole up to entry {mark.index}"
         at, end_pos = mark.index, mark.end_pos
         if at > end.position.index:  # the disk has kept more of them than of the log; the same entries come again
             at, end_pos = end.position.index, end.end_pos
-        if not was_clean:  # when this is interrupted, nobody else can tell what was cut off and not put again
-            self._remove_mark()
-        self.queues.recover()
-        self.queues.truncate_dirty(end_pos)
-        again = self.index.truncate_dirty(end_pos, doubted=not was_clean)
-        if at == mark.index and self._sums() != (mark.queues, mark.units):
-            return f"queues are missing, or not whole up to entry {at}"
+            again = min(again, self._cut(end_pos))
         self.next_index, self._end_pos = Index(at + 1), end_pos
         self._marked, self._marked_pos, self._old_at = at, end_pos, end_pos
-        if again == end_pos and (at < mark.index or not self._has_mark):
+        if again == end_pos and not self._has_mark:
             self._write_mark()
         if again < end_pos:  # of the queues nothing is put twice
             first = store.index_at(again - HEADER_SIZE)
@@ -175,6 +187,26 @@ class Dispatched:
             if first is None:
                 self._old_at = self._end_pos = again
         return ""
+
+    def _cut(self, end_pos: int, *, doubted: bool = False) -> int:
+        """Forget what is behind this position; from where on everything must be put again: see `IndexService`."""
+        self.queues.truncate_dirty(end_pos)
+        return self.index.truncate_dirty(end_pos, doubted=doubted)
+
+    def _missing(self, mark: Mark, *, is_torn: bool) -> str:
+        """What is less than the mark says, when everything behind it is cut off.
+
+        Args:
+            is_torn: the index ends sooner, and its rest is going to be put again.
+        """
+        found = self._found(mark.index, mark.end_pos)
+        if (found.queues, found.units) != (mark.queues, mark.units):
+            return "queues are"
+        if mark.last_key == UNTOLD:
+            lacks_keys = found.last_key < 0 < mark.units
+        else:
+            lacks_keys = (found.last_key, found.last_keys) != (mark.last_key, mark.last_keys)
+        return "keys of the index are" if lacks_keys and not is_torn else ""
 
     def _start_anew(self, store: LogStore, reason: str) -> None:
         log = logger.info if reason == "new" else logger.warning
@@ -193,7 +225,7 @@ class Dispatched:
         path = self._root / MARK_FILE
         with storing("read", path):
             mark = Mark.unpack(path.read_bytes()) if path.exists() else None
-        self._has_mark = mark is not None
+        self._has_mark = mark is not None and mark.last_key != UNTOLD
         return mark
 
     def _remove_mark(self) -> None:
@@ -202,9 +234,10 @@ class Dispatched:
         sync_directory(self._root)
         self._has_mark = False
 
-    def _sums(self) -> tuple[int, int]:
+    def _found(self, index: Index, end_pos: int) -> Mark:
+        """What a mark would say of queues and index as they are."""
         ends = [end for end in self.queues.next_offsets().values() if end]
-        return len(ends), sum(ends)
+        return Mark(index, end_pos, len(ends), sum(ends), self.index.end_offset, self.index.end_keys)
 
     @property
     def is_behind(self) -> bool:
@@ -316,8 +349,7 @@ class Dispatched:
     def _write_mark(self) -> None:
         self.queues.flush()
         self.index.flush()
-        mark = Mark(Index(self.next_index - 1), self._end_pos, *self._sums())
-        write_whole(self._root / MARK_FILE, mark.pack())
+        write_whole(self._root / MARK_FILE, self._found(Index(self.next_index - 1), self._end_pos).pack())
         self._has_mark = True
 
     @property

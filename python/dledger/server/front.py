@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
@@ -32,6 +33,7 @@ from dledger.messages.repair import RepairRequest, RepairResponse
 from dledger.net import Connection, Limits, Listener, Patience, listen
 from dledger.net.places import TooMany
 from dledger.net.tls import server_context
+from dledger.net.turns import Company, Turns
 from dledger.server.admission import Admissions
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
@@ -47,6 +49,20 @@ from dledger.server.repair import Repairs
 from dledger.types import NodeId
 
 logger = logging.getLogger(__name__)
+
+COMMANDS: Final = 4
+"""Commands of clients that are begun in `COMMANDS_S` while somebody else waits for the node: each is written, sent and
+applied on every node, or refused."""
+COMMANDS_S: Final = 0.002
+COMMANDS_UNDER_WAY: Final = 16
+"""Commands of clients that wait for their entries, at most, while somebody else waits for the node."""
+COMMANDS_ALONE: Final = 128
+"""The same while nobody else does."""
+COMPANY_S: Final = 0.1
+"""A client that has asked for anything but a command within this time may have the next request on its way."""
+HELLOS: Final = 4
+"""Hellos that are answered in `HELLOS_S` of those who must prove a secret: the node proves it to each of them first."""
+HELLOS_S: Final = 0.004
 
 PEER_MESSAGES: Final[tuple[type[Any], ...]] = PeerMessage.__args__
 Handler = Callable[[Connection, int, Any], None]
@@ -91,6 +107,13 @@ class Front:
         self._listener: Listener | None = None
         self._clients: dict[Connection, None] = {}
         self._paused: dict[Connection, None] = {}
+        self._company = Company[Connection](COMPANY_S)
+        self._commands = Turns[Connection](
+            COMMANDS, COMMANDS_S, Connection.pause_reading, self._resume,
+            lambda alone: writes.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY),
+            lambda connection: self._company.is_alone(connection, connection.now_s()),
+        )  # fmt: skip
+        self._hellos = Turns[Connection](HELLOS, HELLOS_S, Connection.pause_reading, self._resume)
         self._peers: Counter[NodeId] = Counter()
         self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
         self._closed = False
@@ -101,7 +124,6 @@ class Front:
         self.used_ms = self._now_ms()
         """When a client was last seen."""
         self._handlers: dict[type[Any], Handler] = {
-            ExecuteRequest: writes.execute,
             FetchRequest: reads.fetch,
             OffsetsRequest: offsets.ask,
             SplitRequest: reads.split,
@@ -157,12 +179,16 @@ class Front:
 
     async def close(self) -> None:
         self._closed = True
+        self._commands.close()
+        self._hellos.close()
         if self._listener is not None:
             await self._listener.close()
 
     def abort(self) -> None:
         """Cut every connection: what was asked on them is not answered (D2)."""
         self._closed = True
+        self._commands.close()
+        self._hellos.close()
         if self._listener is not None:
             for connection in list(self._listener.connections):
                 connection.abort()
@@ -192,19 +218,31 @@ class Front:
             connection.abort()  # as if this node were down: another one answers
         elif (handle := self._with_payload.get(type(message))) is not None:
             self.client_requests += 1
+            if connection is not self._company.last:
+                self._company.note(connection, connection.now_s())
             handle(connection, request_id, message, payload)
             self._hold_back(connection)
+        elif type(message) is ExecuteRequest:
+            self.client_requests += 1
+            self._commands.ask(connection, partial(self._execute, connection, request_id, message))
         else:
             handler = self._handlers.get(type(message))
             if handler is None:
                 raise ProtocolError(f"a client sent {type(message).__name__}")
             if handler is not self._handlers[StatusRequest]:
                 self.client_requests += 1
+                if connection is not self._company.last:
+                    self._company.note(connection, connection.now_s())
             try:
                 handler(connection, request_id, message)
                 self._hold_back(connection)
             except StorageError as error:  # a look into the topic index may need the disk
                 self._driver.fail(error)
+
+    def _execute(self, connection: Connection, request_id: int, message: ExecuteRequest) -> None:
+        if not self._closed:
+            self._writes.execute(connection, request_id, message)
+            self._hold_back(connection)
 
     def _hold_back(self, connection: Connection) -> None:
         """Read no further from a client while as much waits for answers as may."""
@@ -212,7 +250,17 @@ class Front:
             self._paused[connection] = None
             connection.pause_reading()
 
+    def _resume(self, connection: Connection) -> None:
+        if connection not in self._paused and connection not in self._commands and connection not in self._hellos:
+            connection.resume_reading()
+
     def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
+        if self._gate.wants_proof(message):
+            self._hellos.ask(connection, partial(self._answer_hello, connection, request_id, message))
+        else:
+            self._answer_hello(connection, request_id, message)
+
+    def _answer_hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
         answer = self._gate.answer(message, connection.peer_nodes)
         if answer.proof_wanted:
             connection.context = Visit(message, answer)
@@ -252,15 +300,20 @@ class Front:
 
     def relieved(self) -> None:
         """Held bytes have fallen: whoever was made to wait may go on."""
-        if self._listener is not None and self._listener.inflow.waiting:
+        if self._listener is not None:
             self._listener.inflow.relieved()
         if self._paused and self._writes.held_bytes <= self._full_bytes // 2:
-            for connection in self._paused:
-                connection.resume_reading()
-            self._paused.clear()
+            paused, self._paused = self._paused, {}
+            for connection in paused:
+                self._resume(connection)
+        if self._commands.waiting:
+            self._commands.go_on()
 
     def _on_close(self, connection: Connection, error: Exception | None) -> None:
         self._paused.pop(connection, None)
+        self._company.forget(connection)
+        self._commands.forget(connection)
+        self._hellos.forget(connection)
         session: Session | Visit | None = connection.context
         if isinstance(session, Session) and session.peer is not None:
             self._peers[session.peer] -= 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
-from dledger.errors import ConfigError, DLedgerError, StorageError
+from dledger.errors import ConfigError, StorageError
 from dledger.messages.codes import Code
 from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.messages.membership import Membership
@@ -47,6 +47,7 @@ class Gate:
         self._environment = environment
         self.known: Callable[[], Membership] = Membership
         """What the node knows of its group."""
+        self._introduction: tuple[Membership, Introduction] | None = None
         self.refused: dict[str, str] = {}
         """Why the last connection of each member, by the name that it gave, was not taken; of this life."""
         if node.tls is not None:
@@ -63,10 +64,13 @@ class Gate:
     def introduction(self) -> Introduction:
         """What this node says of itself."""
         known = self.known()
-        return Introduction(
-            group=self._group.group, node_id=self._node.node_id, members=self._group.members,
-            group_id=known.group_id, ancestors=known.ancestors,
-        )  # fmt: skip
+        if self._introduction is None or self._introduction[0] is not known:
+            own = Introduction(
+                group=self._group.group, node_id=self._node.node_id, members=self._group.members,
+                group_id=known.group_id, ancestors=known.ancestors,
+            )  # fmt: skip
+            self._introduction = known, own
+        return self._introduction[1]
 
     def to_peer(self, peer: NodeId) -> Greeting:
         """How a connection to another node begins."""
@@ -87,6 +91,10 @@ class Gate:
     def _found(self, answer: HelloResponse) -> Secret | None:
         return self._secret
 
+    def wants_proof(self, hello: HelloRequest) -> bool:
+        """Whether the connection that says so has to prove the secret, if it is not refused for another reason."""
+        return self._secret is not None and bool(hello.node_id or self._node.clients_prove)
+
     def answer(self, hello: HelloRequest, certified: Set[str] | None = None) -> HelloResponse:
         """The answer to the first frame of a connection. Any other code than SUCCESS ends it, and with
         ``proof_wanted`` it is no session before `proved` says so. ``certified``: the nodes that the other side's
@@ -105,7 +113,7 @@ class Gate:
             code=code, message=text, group=own.group, node_id=NodeId(own.node_id), release=RELEASE,
             group_id=own.group_id, members=own.members, ancestors=own.ancestors,
         )  # fmt: skip
-        if code is not Code.SUCCESS or self._secret is None or not (hello.node_id or self._node.clients_prove):
+        if code is not Code.SUCCESS or self._secret is None or not self.wants_proof(hello):
             return answer
         answer = replace(answer, nonce=bytes.fromhex(self._environment.unique()), proof_wanted=True)
         return replace(answer, proof=self._secret.proof(Side.ACCEPTS, hello, answer))
@@ -141,13 +149,35 @@ class Gate:
         """Whether it has a secret, requires one of members, and which members had none to prove."""
         return {"has": self._secret is not None, "required": self._required, "unproved": sorted(self.unproved)}
 
-    def heed(self, enforced: bool, fail: Callable[[DLedgerError], None]) -> None:
-        """What the group has said: with ``enforced`` no member is taken without a proof, now and after every start."""
+    def shut_out(self, reached: Set[NodeId], proved: Set[NodeId]) -> str:
+        """What speaks against `enforce`, in words with the names of the members that the group would lose; empty when
+        nothing does. ``reached``: those that this node has a connection to; ``proved``: that have proved the secret on
+        it."""
+        own = self._node.node_id
+        if self._secret is None:
+            return f"{own}, which leads, has no secret itself: start it with the group's --secret-file"
+        others = [member for member in self._group.members if member != own]
+        lost = [f"{member} (is not reached)" for member in others if member not in reached]
+        lost += [
+            f"{member} (proves no secret)"
+            for member in others
+            if member in reached and (member not in proved or member in self.unproved)
+        ]
+        if not lost:
+            return ""
+        return f"{', '.join(lost)} would be shut out for ever: first let it run with the group's --secret-file"
+
+    def enforce(self) -> None:
+        """The group has said that no member is taken without a proof: so it is here, now and after every start.
+
+        Raises:
+            StorageError: that cannot be kept.
+        """
         try:
-            if enforced and self._enforcement is not None:
+            if self._enforcement is not None:
                 self._enforcement.enforce()
         except OSError as error:
-            fail(StorageError(f"{self._node.directory}: {error.strerror}"))
+            raise StorageError(f"{self._node.directory}: {error.strerror}") from None
 
     def _judge(self, hello: HelloRequest) -> tuple[Code, str]:
         own, members = self._group.group, self._group.members

@@ -81,7 +81,7 @@ class Image:
         snapshot = catalog.snapshot()
         self.index = catalog.applied_index
         self.first_index = first.index
-        partitions = [part for _, part in sorted(catalog.partitions.items()) if part.rows]
+        partitions = [part for _, part in sorted(catalog.partitions.used.items()) if part.rows]
         self._parts: list[tuple[int, Callable[[int, int], Buffer]]] = []
         head = Head(
             self.index, begin, first.term, len(snapshot), first.size,

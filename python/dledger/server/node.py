@@ -93,6 +93,8 @@ class NodeServer:
         try:
             self.checkpoints = Checkpoints(self.node.directory, self._disk)
             self.catalog = self._restore()
+            if self.catalog.secret_enforced:  # by an entry that is not applied again, or in a state of the leader's
+                self.gate.enforce()
             self._build()
             await self.front.open()
         except BaseException:
@@ -105,7 +107,6 @@ class NodeServer:
         self.admissions.start()
         self._apply(self.raft.committed_index)
         self.application.start(self.raft.committed_index)
-        self.gate.heed(self.catalog.secret_enforced, self.driver.fail)
         self.house.start()
         self.scrubber.start()
         self.states.start()
@@ -143,11 +144,11 @@ class NodeServer:
             self.raft, store, self.peers.send, self.peers.flush, self, self._fatal,
             lazy=node.flush == "async", environment=machine,
         )  # fmt: skip
-        self.writes = Writes(group, self.driver, self.catalog, lambda: self.front.relieved())
+        self.writes = Writes(group, self.driver, self.catalog, lambda: self.front.relieved(), self.peers.shut_out)
         self.admissions = Admissions(group, self.driver, self.catalog, self.writes)
         self.applier = Applier(
             self.catalog, self.raft, store, self.driver.on_reader, self.writes.known_header, self.writes.applied,
-            self._on_pass, self.driver.fail, self.on_damage,
+            self._on_pass, self.driver.fail, self.on_damage, gate.enforce,
         )  # fmt: skip
         self.repairs = Repairs(
             group, node.node_id, self.driver, store, self.catalog, self.peers.send, self.applier.resume,
@@ -369,7 +370,6 @@ class NodeServer:
         explain(fact)
 
     def _on_pass(self) -> None:
-        self.gate.heed(self.catalog.secret_enforced, self.driver.fail)
         self.admissions.applied()
         self.linearizable.applied()
         self.reads.applied()

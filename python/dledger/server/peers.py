@@ -69,6 +69,11 @@ class Peers:
     def connected(self) -> dict[str, bool]:
         return {str(peer): link.connected for peer, link in self._links.items()}
 
+    def shut_out(self) -> str:
+        """Whom the group would lose if each member had to prove the secret from now on; see `Gate.shut_out`."""
+        reached = {peer for peer, link in self._links.items() if link.connected}
+        return self._gate.shut_out(reached, {peer for peer, link in self._links.items() if link.proved})
+
     async def close(self) -> None:
         await asyncio.gather(*(link.close() for link in self._links.values()))
 

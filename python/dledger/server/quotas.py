@@ -157,9 +157,11 @@ class Quotas:
         producers, catalog = self._catalog.producers, self._catalog
         if len(producers.sessions) + more < self._group.max_producers:
             return False
+        if not producers.sessions:  # all of them are proposed just now
+            return True
         if self._now_ms() >= self._looked_ms + WEIGH_MS:
             self._looked_ms = self._now_ms()
-            self._oldest_ms = min((session.used_ms for session in producers.sessions.values()), default=0)
+            self._oldest_ms = min(session.used_ms for session in producers.sessions.values())
         return catalog.clock_ms - self._oldest_ms < LIVE_MS
 
     def _weigh(self, more: int) -> int:

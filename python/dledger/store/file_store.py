@@ -25,7 +25,7 @@ from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, 
 from dledger.store.files import Disk, RealDisk, StoreFatal, Where, storage_error
 from dledger.store.keeper import Keeper, Keeping
 from dledger.store.locks import is_held
-from dledger.store.loss import own_up
+from dledger.store.loss import forget_beyond, known_commit, own_up
 from dledger.store.marks import MarkBook, vouch_for
 from dledger.store.open_parts import Parts, StoreSettings, open_parts
 from dledger.store.reader import Reader, View
@@ -94,12 +94,12 @@ class FileStore:
         self._sync_lock = threading.Lock()
         """One sync at a time, and none during a truncation."""
         self._repair_lock = threading.Lock()
-        hint = max(parts.record.hard_state.commit_hint, parts.mark.commit if parts.mark else -1)
-        recovered = recover(parts, Index(hint))
-        lost = own_up(parts, Index(hint), recovered.end.position.index, environment)
+        hint = known_commit(parts)
+        recovered = recover(parts, hint)
+        lost = own_up(parts, hint, recovered.end.position.index, environment)
         self._recovery = replace(recovered.report, lost=lost)
         self._view = View(recovered.begin_index, recovered.begin_pos, recovered.begin_chain, recovered.end)
-        self._commit = no_commit_beyond(Index(hint), recovered.end)
+        self._commit = no_commit_beyond(hint, recovered.end)
         vouch = None if parts.disk.witness is None else partial(vouch_for, parts, parts.disk.witness)
         self._marks = MarkBook(parts.mark_slots, mark_of(recovered, self._commit, parts.disk.boot_id()), vouch)
         self._reader = Reader(self._data, self._index, lambda: self._view, self._lock)
@@ -109,11 +109,12 @@ class FileStore:
         self._state = replace(parts.record.hard_state, commit_hint=self._commit)
         self._check_term()
         if lost:  # said and acted on: the next start finds a log that ends where it is known to
+            forget_beyond(parts, recovered.end.position.index)
             self.save_hard_state(self._state)
         if not self._data.starts:
             self._data.allocate(self._view.begin_pos)
             self._index.files.allocate(0)
-        self._data.syncing = self._sync_lock
+        self._data.syncing, self._data.repairing = self._sync_lock, self._repair_lock
         for files in (self._data, self._index.files):  # from here on other threads may come
             files.writing, files.changing = self._lock, self._sync_lock
         self._keeper = Keeper(self.keep, keeping, environment)
@@ -121,7 +122,7 @@ class FileStore:
     def _find_terms(self) -> TermTable:
         faults = self._recovery.faulty
         term_of = lambda index: self._reader.term_of(index, self._view, faults)  # noqa: E731
-        return TermTable(find_terms(self.begin_index, self.end.position.index, term_of))
+        return TermTable(find_terms(self.begin_index, self.end.position.index, term_of), self._lock)
 
     def _check_term(self) -> None:
         """A node's term is never below that of its log; DLedger could lose it, we do not."""

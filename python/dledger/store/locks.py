@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 
@@ -12,3 +13,19 @@ def is_held(lock: Any) -> bool:
         return True
     is_owned = getattr(lock, "_is_owned", None)
     return bool(is_owned() if is_owned is not None else lock.locked())
+
+
+class Owner:
+    """The one thread that may touch something: the first that asks."""
+
+    __slots__ = ("_thread",)
+
+    def __init__(self) -> None:
+        self._thread: int | None = None
+
+    def is_me(self) -> bool:
+        """Whether it is this thread."""
+        me = threading.get_ident()
+        if self._thread is None:
+            self._thread = me
+        return self._thread == me

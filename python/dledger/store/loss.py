@@ -1,7 +1,8 @@
 """A log that ends before what its own files know to be committed: acknowledged entries are gone from this disk.
 
-No legal history leads there, because the hint of a commit never goes beyond what is durable here. So the disk has lost
-what it had synced. Such a node must not vote as the one that acknowledged those entries: it becomes another
+No legal history leads there, because neither the hint of a commit nor a checkpoint of the catalog, which sums up
+committed entries, ever goes beyond what is durable here (a state taken over from another node may). So the disk has
+lost what it had synced. Such a node must not vote as the one that acknowledged those entries: it becomes another
 incarnation, as one with an empty disk does (B27). Of a group of one nobody else has them: its operator has to say that
 they may be lost, with the number of the last entry that is left, so that it is said on purpose.
 """
@@ -14,9 +15,34 @@ from dataclasses import replace
 from dledger.environment import Environment
 from dledger.errors import ConfigError, CorruptStore
 from dledger.store.open_parts import Parts
+from dledger.store.snapshot import SNAPSHOTS, SnapshotFiles
 from dledger.types import Index
 
 logger = logging.getLogger(__name__)
+
+
+def known_commit(parts: Parts) -> Index:
+    """The last entry that the files beside the log know to have been committed and durable here.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    hint = max(parts.record.hard_state.commit_hint, parts.mark.commit if parts.mark else -1)
+    newest = _snapshots(parts).newest(above=max(hint, parts.installed))
+    return Index(hint if newest is None else newest)
+
+
+def forget_beyond(parts: Parts, end: Index) -> None:
+    """Checkpoints of what is lost go: a start when the log has grown again would take other entries for summed up.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    _snapshots(parts).remove(above=max(end, parts.installed))
+
+
+def _snapshots(parts: Parts) -> SnapshotFiles:
+    return SnapshotFiles(parts.settings.directory / SNAPSHOTS, parts.disk, make=False)
 
 
 def own_up(parts: Parts, committed: Index, end: Index, environment: Environment) -> str:

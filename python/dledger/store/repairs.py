@@ -14,6 +14,7 @@ from typing import Final
 from dledger.errors import CorruptEntry, DiskFull
 from dledger.messages.entry import HEADER, HEADER_SIZE, MAGIC_BLANK, MIN_BLANK_SIZE, Entry, body_is_sound, place
 from dledger.store.files import DiskFile, is_full
+from dledger.store.locks import is_held
 from dledger.store.reader import Reader, View
 from dledger.store.scan import Chain
 from dledger.store.segments import NEW_SUFFIX, SegmentFiles, file_name
@@ -99,6 +100,7 @@ class FileCopy:
             CorruptEntry: another place of the file cannot be read.
             OSError: the disk failed.
         """
+        assert is_held(self._data.repairing), "files are copied and exchanged under FileStore._repair_lock"
         size = self._data.file_size
         self.drop()
         try:

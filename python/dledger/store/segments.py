@@ -55,6 +55,8 @@ class SegmentFiles:
         """The lock of whoever writes bytes; None: nobody else knows of these files yet."""
         self.changing: Any = None
         """The lock under which files go or are exchanged, besides that one."""
+        self.repairing: Any = None
+        """The lock of whoever makes a copy that is to take a file's place."""
         self.syncing: Any = None
         """The lock of whoever syncs."""
         if not read_only:
@@ -298,6 +300,7 @@ class SegmentFiles:
 
     def replace(self, start: int, fresh: Path) -> None:
         """Let a complete, synced file take the place of another one; durable on return."""
+        assert is_held(self.repairing), "files are copied and exchanged under FileStore._repair_lock"
         self._check_change()
         self.disk.rename(fresh, self.directory / file_name(start))
         self._forget(start)

@@ -46,13 +46,15 @@ def unpack_snapshot(stored: bytes) -> tuple[Index, bytes] | None:
 class SnapshotFiles:
     """The snapshots of one directory. Methods raise StorageError; the owner stops the node then (D2)."""
 
-    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
+    def __init__(self, directory: Path, disk: Disk | None = None, *, make: bool = True) -> None:
+        """``make``: the directory, if it is not there; what is only looked at may be missing."""
         self._directory = directory
         self._disk = disk or RealDisk()
         with fatal("open the snapshots in", directory):
-            self._disk.mkdir(directory)
-            self._disk.fsync_dir(directory.parent)
-            self._disk.fsync_dir(directory)
+            if make:
+                self._disk.mkdir(directory)
+                self._disk.fsync_dir(directory.parent)
+                self._disk.fsync_dir(directory)
         self.skipped: list[str] = []
         """Files that `load` passed over because they are damaged."""
 
@@ -77,32 +79,47 @@ class SnapshotFiles:
         for old in self._indexes()[:-KEPT]:
             self._disk.unlink(self._directory / file_name(old))
 
+    def newest(self, above: int) -> Index | None:
+        """The index of the latest sound snapshot of those above that one, if there is any."""
+        for index in reversed(self._indexes()):
+            if index <= above:
+                break
+            if self._read(index) is not None:
+                return Index(index)
+        return None
+
     def load(self, limit: int | None = None) -> tuple[Index, bytes] | None:
         """The latest sound snapshot (of an index up to ``limit``), else the one before it, else None."""
         self.skipped = []
         for index in reversed(self._indexes()):
             if limit is not None and index > limit:
                 continue
-            path = self._directory / file_name(index)
-            with fatal("read", path):
-                file = self._disk.open(path)
-                found = unpack_snapshot(file.pread(file.size(), 0))
-            if found is not None and found[0] == index:
+            if (found := self._read(index)) is not None:
                 return found
-            self.skipped.append(f"{path}: damaged, and passed over")
+            self.skipped.append(f"{self._directory / file_name(index)}: damaged, and passed over")
         return None
+
+    def _read(self, index: int) -> tuple[Index, bytes] | None:
+        """None: it is damaged."""
+        path = self._directory / file_name(index)
+        with fatal("read", path):
+            file = self._disk.open(path)
+            found = unpack_snapshot(file.pread(file.size(), 0))
+        return found if found is not None and found[0] == index else None
 
     def oldest(self) -> Index | None:
         """The index of the oldest snapshot kept: entries behind it are needed to go back to it."""
         indexes = self._indexes()
         return Index(indexes[0]) if indexes else None
 
-    def remove(self) -> None:
-        """All of them go; durable on return."""
+    def remove(self, above: int = -2) -> None:
+        """Those of later entries than that one go, by default all; durable on return."""
         with fatal("remove the snapshots in", self._directory):
-            for index in self._indexes():
+            gone = [index for index in self._indexes() if index > above]
+            for index in gone:
                 self._disk.unlink(self._directory / file_name(index))
-            self._disk.fsync_dir(self._directory)
+            if gone:
+                self._disk.fsync_dir(self._directory)
 
     def _indexes(self) -> list[int]:
         names = self._disk.listdir(self._directory)

@@ -52,6 +52,8 @@ class FileTable:
         size = self._file.size() if self._file is not None else 0
         self._written = max(size - HEADER_BYTES, 0) // self._step + first
         """Number behind the last row in the file."""
+        self.end = self._written
+        """Number behind the last row. Not the sum of two fields, of which a checkpoint changes one after the other."""
         self._waiting = bytearray()
         self._dirty = False
         self._lock = threading.RLock()
@@ -67,17 +69,14 @@ class FileTable:
         assert self._file is not None
         return self._file
 
-    @property
-    def end(self) -> int:
-        return self._written + len(self._waiting) // self._step
-
     def append(self, row: bytes) -> None:
         """Add one row, or several back to back. They wait in memory as long as there is no room for them."""
-        size, number = self.row_size, self.end
+        size = self.row_size
         if len(row) % size:
             raise ValueError(f"table {self._name}: {len(row)} bytes are no rows of {size}")
         with self._lock:
-            self._waiting += pack_rows(row, size, number)
+            self._waiting += pack_rows(row, size, self.end)
+            self.end += len(row) // size
             if len(self._waiting) >= BUFFER_BYTES:
                 with suppress(DiskFull):
                     self.write()
@@ -178,7 +177,7 @@ class FileTable:
             self._written, self._dirty = end, True
         else:
             del self._waiting[(end - self._written) * self._step :]
-        self.begin = min(self.begin, end)
+        self.begin, self.end = min(self.begin, end), end
 
     def drop_front(self, begin: int) -> None:
         """Rows below ``begin`` may go; they do once they are half of the file."""
@@ -195,7 +194,7 @@ class FileTable:
         with fatal_unless_full("replace", self._path(self._first)):
             self._replace_file(first, end)
         self._first = self.begin = first
-        self._written = end
+        self._written = self.end = end
         self._waiting.clear()
         self._dirty = False
 

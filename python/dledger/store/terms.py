@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from dledger.messages.entry import Entry
+from dledger.store.locks import is_held
 from dledger.types import Index, Term
 
 Pairs = tuple[tuple[Term, Index], ...]
@@ -32,7 +34,13 @@ def find_terms(begin: Index, end: Index, term_of: Callable[[Index], Term]) -> Pa
 class TermTable:
     """The pairs, as an immutable tuple that is replaced when it changes."""
 
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: Pairs, writing: Any = None) -> None:
+        """``writing``: the lock of whoever changes the log."""
+        self.pairs = pairs
+        self._writing = writing
+
+    def _replace(self, pairs: Pairs) -> None:
+        assert is_held(self._writing), "the table of terms is replaced under FileStore._lock"
         self.pairs = pairs
 
     def append(self, entries: Sequence[Entry]) -> None:
@@ -45,14 +53,14 @@ class TermTable:
             if entry.term != last:
                 new.append((entry.term, entry.index))
                 last = entry.term
-        self.pairs = (*self.pairs, *new)
+        self._replace((*self.pairs, *new))
 
     def truncate(self, after: Index) -> None:
         """Everything behind ``after`` is gone."""
-        self.pairs = tuple(pair for pair in self.pairs if pair[1] <= after)
+        self._replace(tuple(pair for pair in self.pairs if pair[1] <= after))
 
     def drop_front(self, begin: Index) -> None:
         """Everything in front of ``begin`` is gone."""
         kept = [pair for pair in self.pairs if pair[1] > begin]
         older = [pair for pair in self.pairs if pair[1] <= begin]
-        self.pairs = (*((older[-1][0], begin) for _ in older[-1:]), *kept)
+        self._replace((*((older[-1][0], begin) for _ in older[-1:]), *kept))

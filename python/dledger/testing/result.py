@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,22 @@ def result(
 def save(found: Mapping[str, Any], path: Path) -> None:
     """Write a result."""
     path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def end(found: Mapping[str, Any], folder: Path, json_file: Path | None, say: Callable[[str], None]) -> int:
+    """Tell a result's figures and problems, and write it; the exit code. ``folder`` stays only where it is red."""
+    for name, value in found["figures"].items():
+        say(f"{value:,} {name}")
+    if json_file:
+        save(found, json_file)
+    for problem in found["problems"]:
+        say(f"RED: {problem}")
+    if found["ok"]:
+        shutil.rmtree(folder)
+        say("green")
+    else:
+        say(f"logs and stores are left in {folder}")
+    return 0 if found["ok"] else 1
 
 
 def commit() -> str:

@@ -21,6 +21,7 @@ from dledger.messages.client import StatusRequest
 from dledger.net.blocking import Lost
 from dledger.net.handshake import Greeting, Introduction
 from dledger.net.rpc import Rpc
+from dledger.net.user_directory import user_secret
 from dledger.testing.chaos.node import write_config
 from dledger.testing.chaos.panel import Panel
 from dledger.testing.chaos.power.outage import cut_power, forget
@@ -111,7 +112,10 @@ class Node:
                 *(part for name, value in settings for part in ("--set", f"{name}={value}")),
             ]  # fmt: skip
         config = self.home / "config.json"
-        node = {"node_id": self.name, "directory": str(self.directory), "host": HOST, "port": self.port}
+        node = {
+            "node_id": self.name, "directory": str(self.directory), "host": HOST, "port": self.port,
+            "secret_file": str(user_secret()),  # as ``serve`` finds it for the plain one
+        }  # fmt: skip
         group = {**GROUP_SETTINGS, "group": GROUP}
         write_config(
             config, group, {**self._settings, **node}, self._peers,

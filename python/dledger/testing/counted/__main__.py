@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dledger.errors import ConfigError
 from dledger.testing.counted.campaign import run
-from dledger.testing.result import save
+from dledger.testing.result import end
 
 
 def say(text: str) -> None:
@@ -34,18 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for row in found["table"]:
         say("  ".join(f"{cell:>9}" for cell in row))
-    for name, value in found["figures"].items():
-        say(f"{value:,} {name}")
-    if wanted.json:
-        save(found, wanted.json)
-    for problem in found["problems"]:
-        say(f"RED: {problem}")
-    if found["ok"]:
-        shutil.rmtree(folder)
-        say("green")
-    else:
-        say(f"logs and stores are left in {folder}")
-    return 0 if found["ok"] else 1
+    return end(found, folder, wanted.json, say)
 
 
 if __name__ == "__main__":

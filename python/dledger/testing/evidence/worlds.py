@@ -8,7 +8,10 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
     "simulator": (
         "sockets, TLS, processes, files of an operating system, writes past its page cache",
         "Spark, and the files that a RocketMQ broker reads",
+        "rows of typed topics: their schemas change there, and no value of a column is checked",
         "a program that speaks the protocol well and means harm",
+        "a client, or a member with an empty disk, that knows no group's id yet and asks the nodes of another group of "
+        "this name first: it cannot tell, so those of that group refuse it there",
     ),
     "crash states, disk errors, byte flips": (
         "threads beside one another, and drives that report a sync that they did not do",

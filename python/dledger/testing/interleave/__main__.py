@@ -13,7 +13,6 @@ from dledger.testing.interleave.campaign import ALL, campaign, exhaust, named
 from dledger.testing.interleave.scenarios import Scenario
 from dledger.testing.interleave.schedule import bench
 from dledger.testing.interleave.shrink import story
-from dledger.testing.interleave.tiny import TINY
 from dledger.testing.result import save
 
 
@@ -32,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             chosen = (named(asked.scenario),)
         except KeyError:
-            names = ", ".join(scenario.name for scenario in (*ALL, *TINY))
+            names = ", ".join(scenario.name for scenario in ALL)
             parser.error(f"{asked.scenario!r} is not one scenario; there are {names}")
     logging.disable(logging.ERROR)  # what a node says of damaged files is expected here
     gc.freeze()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
+from dledger.testing.interleave.broker import BROKER_SCENARIOS
 from dledger.testing.interleave.node import NODE_SCENARIOS
 from dledger.testing.interleave.scenarios import SCENARIOS, Scenario
 from dledger.testing.interleave.schedule import Bench, Outcome, bench
@@ -14,7 +15,8 @@ from dledger.testing.interleave.shrink import shrunk, story
 from dledger.testing.interleave.tiny import TINY, every_schedule
 from dledger.testing.result import result
 
-ALL: Final = (*SCENARIOS, *NODE_SCENARIOS)
+STORE: Final = (*SCENARIOS, *NODE_SCENARIOS, *TINY)
+ALL: Final = (*STORE, *BROKER_SCENARIOS)
 SHOWN: Final = 3
 """Red schedules that are told step by step."""
 MODULE: Final = "python -m dledger.testing.interleave"
@@ -44,8 +46,8 @@ def named(name: str) -> Scenario:
     Raises:
         KeyError: there is none, or more than one.
     """
-    found = [scenario for scenario in (*ALL, *TINY) if scenario.name == name]
-    found = found or [scenario for scenario in (*ALL, *TINY) if scenario.name.startswith(name)]
+    found = [scenario for scenario in ALL if scenario.name == name]
+    found = found or [scenario for scenario in ALL if scenario.name.startswith(name)]
     if len(found) != 1:
         raise KeyError(name)
     return found[0]
@@ -99,10 +101,12 @@ def _summary(
     )
 
 
-def first_red(count: int, seed: int = 1) -> tuple[int, Outcome | None]:
-    """How many schedules it takes until one is red, and that one; None: none of so many is."""
+def first_red(count: int, seed: int = 1, module: str = "") -> tuple[int, Outcome | None]:
+    """How many schedules it takes until one is red, and that one; None: none of so many is. ``module``: where something
+    may be wrong; scenarios that never come there are left out."""
+    scenarios = BROKER_SCENARIOS if module.startswith("broker.") else STORE
     with bench() as runner:
-        for number, (_, found) in enumerate(schedules(runner, ALL, count, seed), 1):
+        for number, (_, found) in enumerate(schedules(runner, scenarios, count, seed), 1):
             if found.problem:
                 return number, found
     return count, None

@@ -13,22 +13,19 @@ from pathlib import Path
 from typing import Final
 
 from dledger.store.files import DiskFile
-from dledger.store.memory_disk import Failure, MemoryDisk, MemoryFile
-from dledger.store.memory_inode import SECTOR, Inode
+from dledger.store.memory_disk import Failure, MemoryDisk, MemoryFile, ProcessKilled
+from dledger.store.memory_inode import Inode
 from dledger.testing.interleave.scheduler import Scheduler
 from dledger.types import Buffer
 
 UNDER_WAY: Final = frozenset({"fdatasync under way", "fsync_dir under way"})
 """Switching points inside a sync."""
-
-
-@dataclass(slots=True, eq=False)
-class Flight:
-    """A sync of one file that is under way: it may have come to the disk or not, sector by sector."""
-
-    inode: Inode
-    before: dict[int, bytes]
-    """What the disk holds of each sector if the sync has not come to it."""
+CHANGES: Final = frozenset({
+    "pwritev", "half written", "written", "rename to", "renamed to", "unlink", "unlinked", "fdatasync", "synced",
+    *UNDER_WAY,
+})  # fmt: skip
+"""Those in front of what changes what others see of the disk, or lose with it, and those behind it."""
+READS: Final = frozenset({"open", "pread", "has read"})
 
 
 @dataclass(slots=True)
@@ -62,7 +59,6 @@ class SwitchingDisk(MemoryDisk):
         self.scheduler: Scheduler | None = None
         self.torn = style.torn
         self._choose = style.choose
-        self.flights: list[Flight] = []
         self.names = {path: Inode(bytearray(data), bytearray(data), mtime_ms=self.now_ms)
                       for path, data in image.files.items()}  # fmt: skip
         self.durable_names = dict(self.names)
@@ -81,14 +77,6 @@ class SwitchingDisk(MemoryDisk):
 
     def cut_power(self) -> None:
         """What was not synced is lost, or not; a sync under way is neither here nor there."""
-        for flight in reversed(self.flights):
-            for sector, before in flight.before.items():
-                if self._choose is None or not self._choose(2):
-                    low, high = sector * SECTOR, min(sector * SECTOR + len(before), len(flight.inode.durable))
-                    if low < high:
-                        flight.inode.durable[low:high] = before[: high - low]
-                flight.inode.dirty.add(sector)
-        self.flights.clear()
         self.reboot(power=True, choose=self._choose)
 
     def holds(self, path: Path, low: int, high: int) -> bool:
@@ -99,20 +87,7 @@ class SwitchingDisk(MemoryDisk):
         if now is None or known is None:
             return False
         wanted = now.written[low:high]
-        return all(self._keeps(inode, low, wanted) for inode in (known, now))
-
-    def _keeps(self, inode: Inode, low: int, wanted: bytearray) -> bool:
-        high = low + len(wanted)
-        if inode.durable[low:high] != wanted:
-            return False
-        return all(
-            before[max(low - sector * SECTOR, 0) : high - sector * SECTOR]
-            == inode.written[max(low, sector * SECTOR) : min(high, sector * SECTOR + len(before))]
-            for flight in self.flights
-            if flight.inode is inode
-            for sector, before in flight.before.items()
-            if sector * SECTOR < high and low < sector * SECTOR + len(before)
-        )
+        return all(inode.durable[low:high] == wanted for inode in (known, now))
 
     # --- operations -----------------------------------------------------------------------------------------------
 
@@ -186,42 +161,24 @@ class SwitchingFile(MemoryFile):
         return found
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        disk = self._disk
-        disk.check("pwritev", self.path)
-        data = b"".join(buffers)
-        half = len(data) // 2 if disk.torn else 0
+        super().pwritev(buffers, offset)
+        self._disk.point("written", self.path)
+
+    def _put(self, data: bytes, offset: int) -> None:
+        half = len(data) // 2 if self._disk.torn else 0
         if half:
-            self._put(data[:half], offset)
-            disk.point("half written", self.path)
-        self._put(data[half:], offset + half)
-        disk.point("written", self.path)
+            super()._put(data[:half], offset)
+            self._disk.point("half written", self.path)
+        super()._put(data[half:], offset + half)
 
     def fdatasync(self) -> None:
         disk, inode = self._disk, self._inode
         disk.check("fdatasync", self.path)
-        covered = {sector: bytes(inode.durable[sector * SECTOR : (sector + 1) * SECTOR]) for sector in inode.dirty}
-        self._flush()
-        if not covered:
-            disk.point("nothing to sync", self.path)
-            return
-        flight = Flight(inode, covered)
-        disk.flights.append(flight)
-        disk.point("fdatasync under way", self.path)
-        at = disk.flights.index(flight)
-        del disk.flights[at]
-        for earlier in disk.flights[:at]:
-            if earlier.inode is inode:
-                for sector in covered:
-                    earlier.before.pop(sector, None)
+        flight = inode.begin_sync()
+        try:
+            disk.point("fdatasync under way", self.path)
+        except ProcessKilled:
+            inode.drop_sync(flight)
+            raise
+        inode.end_sync(flight)
         disk.point("synced", self.path)
-
-    def _flush(self) -> None:
-        """Everything that is written is on the disk."""
-        inode, size = self._inode, len(self._inode.written)
-        if inode.resized:
-            inode.durable = inode.durable[:size].ljust(size, b"\0")
-            inode.resized = False
-        for sector in inode.dirty:
-            low, high = sector * SECTOR, min((sector + 1) * SECTOR, size)
-            inode.durable[low:high] = inode.written[low:high]
-        inode.dirty.clear()

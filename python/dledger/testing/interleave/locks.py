@@ -180,5 +180,11 @@ class Threading:
     def Condition(self, lock: Any = None) -> Any:
         return threading.Condition(lock) if self._active is None else Condition(self._active, lock)
 
+    def get_ident(self) -> int:
+        """The number of the schedule's thread, below 0 to be no other's."""
+        scheduler = self._active
+        thread = None if scheduler is None else scheduler.current
+        return threading.get_ident() if thread is None else -1 - thread.number
+
     def __getattr__(self, name: str) -> Any:
         return getattr(threading, name)

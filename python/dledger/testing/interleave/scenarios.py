@@ -10,11 +10,11 @@ from typing import Final
 from dledger.messages.command import CreateTopic, DeleteTopic
 from dledger.store.keeper import Keeping
 from dledger.store.open_parts import StoreSettings
-from dledger.store.tables import TableFiles
+from dledger.store.tables import HEADER_BYTES, TableFiles
 from dledger.testing.disk_states.life import Life
 from dledger.testing.disk_states.promise import require
 from dledger.testing.disk_states.scenarios import RETAINED, SMALL, batch, command
-from dledger.testing.interleave.disk import SwitchingDisk
+from dledger.testing.interleave.disk import CHANGES, SwitchingDisk
 from dledger.testing.interleave.life import SharedLife
 from dledger.testing.interleave.scheduler import Scheduler
 from dledger.testing.interleave.workers import SwitchedWorker
@@ -37,6 +37,8 @@ class Run:
     """Looks whether all is done that had to be, once all threads have ended."""
     at_start: list[Callable[[SwitchingDisk], object]] = field(default_factory=list)
     """Looks at what the next process finds, besides the log."""
+    at_last: list[Callable[[], object]] = field(default_factory=list)
+    """Takes away what the scenario has put in place of other things, however it has ended."""
 
     def now_and_then(self) -> bool:
         """Whether a thread is there that a bug between two others does not need."""
@@ -90,6 +92,12 @@ class Scenario:
     catalog: bool = False
     index_synced: bool = False
     """With every settled mark, not only behind many bytes."""
+    tiny: int = 0
+    """A call or two of each thread, which come to about so many of ``places``: one or two interruptions at the right
+    one are all that a bug takes. 0: it is not."""
+    places: frozenset[str] = CHANGES
+    passed: int = 0
+    """So many of them come before any that matters."""
 
 
 def _entries(*sizes: int) -> Callable[[Life], None]:
@@ -173,7 +181,7 @@ def readers(run: Run) -> None:
     run.thread("writer", *run.appends(1), run.cut(rng.between(2, 4)), *run.appends(2), life.sync)
 
 
-def _five_files(life: Life) -> None:
+def five_files(life: Life) -> None:
     life.open()
     life.save(1, "n0")
     life.append([400, 300, 600, 500, 200, 700, 100, 500, 300])
@@ -292,46 +300,66 @@ def checkpoints(run: Run) -> None:
 ROW: Final = 12
 
 
+class Rows:
+    """A table, and what of it was made durable."""
+
+    def __init__(self, run: Run) -> None:
+        """One row is durable, and one more is there."""
+        self._directory = run.life.settings.directory / "tables"
+        assert isinstance(run.life.disk, SwitchingDisk)
+        self._disk = run.life.disk
+        self._files = TableFiles(self._directory, self._disk)
+        self._table = self._files.open("rows", ROW)
+        self._sure = 0, 0
+        run.life.was_damaged = True  # rows behind the last sync may be torn; a start takes them away by the snapshot
+        run.at_start.append(self._found)
+        self.append(1)
+        self.sync()
+        self.append(1)
+
+    def append(self, count: int) -> None:
+        first = self._table.end
+        self._table.append(b"".join(b"%0*d" % (ROW, first + at) for at in range(count)))
+
+    def drop(self, back: int) -> None:
+        """Rows go at the front, up to so many in front of those that are durable."""
+        self._table.drop_front(max(self._sure[1] - back, 0))
+
+    def sync(self) -> None:
+        sure = self._table.begin, self._table.end
+        self._files.sync()
+        table, (begin, end) = self._table, sure
+        low, high = (HEADER_BYTES + (number - table._first) * table._step for number in (max(begin, table._first), end))
+        require(self._disk.holds(table._path(table._first), low, high), f"rows {begin} to {end} are not on the disk")
+        self._sure = sure
+
+    def look(self) -> None:
+        """All rows that are there can be read, and are what was written."""
+        begin, end = self._table.begin, self._table.end
+        due = b"".join(b"%0*d" % (ROW, number) for number in range(begin, end))
+        require(bytes(self._table.read(begin, end)) == due, f"rows {begin} to {end} are not what was written")
+
+    def _found(self, disk: SwitchingDisk) -> None:
+        begin, end = self._sure
+        there = TableFiles(self._directory, disk).open("rows", ROW)
+        require(there.end >= end, f"{end} rows were synced, {there.end} are there")
+        begin = max(begin, there.begin)
+        due = b"".join(b"%0*d" % (ROW, number) for number in range(begin, end))
+        require(bytes(there.read(begin, end)) == due, f"rows {begin} to {end} are not what was written")
+
+
 def tables(run: Run) -> None:
     """Rows come on one thread, and leave at the front, while another one makes them durable."""
-    rng = run.rng
-    files = TableFiles(run.life.settings.directory / "tables", run.life.disk)
-    table = files.open("rows", ROW)
-    sure = [0, 0]
-
-    def append(count: int) -> None:
-        first = table.end
-        table.append(b"".join(b"%0*d" % (ROW, first + at) for at in range(count)))
-
-    def drop(back: int) -> None:
-        table.drop_front(max(sure[1] - back, 0))
-
-    def sync() -> None:
-        begin, end = table.begin, table.end
-        files.sync()
-        sure[:] = begin, end
-
-    def found(disk: SwitchingDisk) -> None:
-        begin, end = sure
-        there = TableFiles(run.life.settings.directory / "tables", disk).open("rows", ROW) if end else table
-        require(there.end >= end, f"{end} rows were synced, {there.end} are there")
-        if end:
-            begin = max(begin, there.begin)
-            due = b"".join(b"%0*d" % (ROW, number) for number in range(begin, end))
-            require(bytes(there.read(begin, end)) == due, f"rows {begin} to {end} are not what was written")
-
-    append(1)
-    sync()
-    append(1)
+    rng, rows = run.rng, Rows(run)
     calls: list[Callable[[], object]] = []
     for _ in range(rng.between(1, 4)):
-        calls.append(partial(append, rng.between(1, 4)))
+        calls.append(partial(rows.append, rng.between(1, 4)))
         if run.now_and_then():
-            calls.append(partial(drop, rng.below(4)))
+            calls.append(partial(rows.drop, rng.below(4)))
+        if run.now_and_then():
+            calls.append(rows.look)
     run.thread("loop", *calls)
-    run.thread("checkpoint", *run.times(sync, 4))
-    run.life.was_damaged = True  # rows behind the last sync may be torn; a start takes them away by the snapshot
-    run.at_start.append(found)
+    run.thread("checkpoint", *run.times(rows.sync, 4))
 
 
 def everything(run: Run) -> None:
@@ -353,7 +381,7 @@ SCENARIOS: Final = (
     Scenario("settling beside cuts", LOG, settling, index_synced=True),
     Scenario("repairs beside cuts", LOG, repairs),
     Scenario("readers beside cuts", LOG, readers),
-    Scenario("retention", _five_files, retention, RETAINED),
+    Scenario("retention", five_files, retention, RETAINED),
     Scenario("records beside syncs", LOG, records),
     Scenario("scrub beside cuts", LOG, scrubs),
     Scenario("checkpoints", _catalog, checkpoints, RETAINED, catalog=True),

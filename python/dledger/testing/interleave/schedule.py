@@ -11,6 +11,7 @@ from typing import Final
 from dledger.errors import DLedgerError
 from dledger.server.checkpoint import Checkpoints
 from dledger.store import file_store, segments, tables
+from dledger.store.coverage import FOUND
 from dledger.store.file_store import open_settings
 from dledger.store.keeper import Keeping
 from dledger.store.memory_disk import MemoryDisk
@@ -18,12 +19,12 @@ from dledger.testing.disk_states.checking import check_start, check_started
 from dledger.testing.disk_states.life import Life
 from dledger.testing.disk_states.promise import BrokenPromise, NotStarted, Promise, check_catalog, read_log, require
 from dledger.testing.greenlets import other_threading
-from dledger.testing.interleave.disk import Image, Style, SwitchingDisk
+from dledger.testing.interleave.disk import CHANGES, UNDER_WAY, Image, Style, SwitchingDisk
 from dledger.testing.interleave.life import SharedLife
 from dledger.testing.interleave.locks import Threading
 from dledger.testing.interleave.scenarios import Run, Scenario
 from dledger.testing.interleave.scheduler import NEVER, End, Scheduler, Step, Strategy
-from dledger.testing.interleave.strategies import Chance, Priorities, Replay
+from dledger.testing.interleave.strategies import Chance, Interruptions, Priorities, Replay
 from dledger.testing.interleave.workers import SwitchedEnvironment
 from dledger.testing.sim.rng import Rng
 from dledger.types import Index
@@ -78,19 +79,19 @@ class Bench:
         """The schedule that this seed gives."""
         rng = Rng(seed).fork("schedule")
         steps = self.steps_of(scenario)
-        crash_at = 1 + rng.below(steps * 5 // 4) if rng.chance(500_000) else NEVER
+        crash_at = 1 + rng.below(steps * 5 // 4) if rng.chance(200_000 if scenario.tiny else 500_000) else NEVER
         strategy: Strategy
-        if rng.chance(650_000):
+        if scenario.tiny:
+            strategy = Interruptions(rng, scenario.places, scenario.tiny, scenario.passed)
+        elif rng.chance(650_000):
             # most schedules of a scenario are shorter than its longest one, and bugs lie near their beginning, too
             strategy = Priorities(rng, rng.pick((1, 2, 2, 3, 3, 4, 6)), steps >> rng.below(3),
-                                  at_syncs=rng.chance(400_000))  # fmt: skip
+                                  rng.pick((UNDER_WAY, UNDER_WAY, CHANGES, frozenset(), frozenset())))  # fmt: skip
         else:
             strategy = Chance(rng, rng.pick((1, 3, 10)))
         return self.run(scenario, seed, strategy, crash_at, traced)
 
-    def run(
-        self, scenario: Scenario, seed: int, strategy: Strategy, crash_at: int, traced: bool = False
-    ) -> Outcome:
+    def run(self, scenario: Scenario, seed: int, strategy: Strategy, crash_at: int, traced: bool = False) -> Outcome:
         """One schedule. The seed says what the threads do, and what a power cut leaves."""
         rng = Rng(seed).fork("threads")
         files = prepared(scenario)
@@ -100,12 +101,10 @@ class Bench:
         _set_limits(rng, scenario.index_synced)
         self._threads.scheduler = scheduler
         problem, kind = "", ""
+        run = Run(scheduler, life, rng)
         try:
-            life.start(
-                open_settings(scenario.settings, disk, scenario.keeping, SwitchedEnvironment(scheduler))
-            )
+            life.start(open_settings(scenario.settings, disk, scenario.keeping, SwitchedEnvironment(scheduler)))
             disk.scheduler = scheduler
-            run = Run(scheduler, life, rng)
             scenario.start(run)
             end = scheduler.run()
             kind = end.value
@@ -120,6 +119,11 @@ class Bench:
             problem, kind = f"{type(error).__name__}: {error}", type(error).__name__
         finally:
             disk.scheduler = self._threads.scheduler = None
+            for undo in run.at_last:
+                undo()
+        if FOUND:  # also where a thread has swallowed the error
+            problem, kind = problem or FOUND[0], kind if problem else "Uncovered"
+            FOUND.clear()
         return Outcome(scenario.name, seed, problem, kind, scheduler.step, crash_at, scheduler.decisions,
                        scheduler.trace)  # fmt: skip
 

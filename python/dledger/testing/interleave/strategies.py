@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dledger.testing.interleave.disk import UNDER_WAY
 from dledger.testing.interleave.scheduler import NEVER, Thread
 from dledger.testing.sim.rng import Rng
 
@@ -18,15 +17,16 @@ class Priorities:
     Musuvathi, Nagarakatte: A randomized scheduler with probabilistic guarantees of finding bugs, ASPLOS 2010).
     """
 
-    def __init__(self, rng: Rng, depth: int, steps: int, at_syncs: bool = False) -> None:
+    def __init__(self, rng: Rng, depth: int, steps: int, at: frozenset[str] = frozenset()) -> None:
         """
         Args:
             steps: about how many a schedule has.
-            at_syncs: a thread is interrupted at the first sync that is under way from the random step on: threads spend
-                most of their time in one.
+            at: a thread is interrupted at the first of these switching points from the random step on, as within a
+                sync, where threads spend most of their time, or where others see another disk than before; empty: at
+                any.
         """
         self._rng = rng
-        self._at_syncs = at_syncs
+        self._places = at
         self._changes = sorted(1 + rng.below(max(steps, 1)) for _ in range(depth - 1))
         self._lows = list(range(depth - 1))
         rng.shuffle(self._lows)
@@ -39,15 +39,51 @@ class Priorities:
     def choose(self, ready: list[Thread], current: Thread | None, step: int, what: str) -> Thread:
         changes = self._changes
         while self._at < len(changes) and step >= changes[self._at]:
-            if self._at_syncs and what not in UNDER_WAY:
+            if self._places and what not in self._places:
                 self.quiet_until = step + 1
                 return max(ready, key=_priority)
             if current is not None:
                 current.priority = self._lows[self._at]
             self._at += 1
-            if self._at_syncs:
-                break  # the next one waits for another sync
+            if self._places:
+                break  # the next one waits for another place
         self.quiet_until = changes[self._at] if self._at < len(changes) else NEVER
+        return max(ready, key=_priority)
+
+
+class Interruptions:
+    """Threads run one after the other, more often in the order of their numbers, but for up to three interruptions: at
+    a place that is drawn by how many of its kind come before it, and whoever is interrupted goes on last."""
+
+    def __init__(self, rng: Rng, places: frozenset[str], most: int, passed: int = 0) -> None:
+        """
+        Args:
+            places: switching points that count; empty: all.
+            most: fewer than so many of them lie before the first interruption, and between two.
+            passed: and so many more before the first one.
+        """
+        self._rng = rng
+        self._places = places
+        self._gaps = [rng.below(most) for _ in range(rng.between(1, 3))]
+        self._gaps[0] += passed
+        self._in_order = rng.chance(750_000)
+        self._lowest = 0
+        self.quiet_until = 0
+
+    def born(self, thread: Thread) -> None:
+        thread.priority = 64 - thread.number if self._in_order else 1 + self._rng.below(64)
+
+    def choose(self, ready: list[Thread], current: Thread | None, step: int, what: str) -> Thread:
+        gaps = self._gaps
+        if gaps and current is not None and what and (not self._places or what in self._places):
+            if gaps[0]:
+                gaps[0] -= 1
+            else:
+                gaps.pop(0)
+                self._lowest -= 1
+                current.priority = self._lowest
+        if not gaps:
+            self.quiet_until = NEVER
         return max(ready, key=_priority)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dledger.testing.interleave.scenarios import LOG, Run, Scenario
+from dledger.testing.disk_states.scenarios import RETAINED
+from dledger.testing.interleave.disk import READS
+from dledger.testing.interleave.scenarios import LOG, Rows, Run, Scenario, five_files
 from dledger.testing.interleave.schedule import Bench, Outcome
 from dledger.testing.interleave.scheduler import NEVER
 from dledger.testing.interleave.strategies import Exhaustive
+from dledger.types import Index
 
 
 def append_and_sync(run: Run) -> None:
@@ -20,14 +23,15 @@ def append_and_sync(run: Run) -> None:
 def cut_and_keep(run: Run) -> None:
     """A truncation over the end of a file, and a round of housekeeping, which makes the next one."""
     run.life.append([200])
-    run.thread("writer", lambda: run.life.truncate(0))
     run.thread("keeper", run.life.keep)
+    run.thread("writer", lambda: run.life.truncate(0))
 
 
 def cut_and_settle(run: Run) -> None:
     """The mark is settled while the log is cut and grows again."""
     life = run.life
     life.append([20])
+    life.keep()  # the next files are there
     life.sync()
     run.thread("writer", lambda: life.truncate(3), lambda: life.append([90, 20, 20, 20]), life.sync)
     run.thread("keeper", life.keep)
@@ -41,11 +45,33 @@ def cut_and_repair(run: Run) -> None:
     run.thread("repair", lambda: life.put_back(0))
 
 
+def cut_and_read(run: Run) -> None:
+    """A reader in the middle of what is cut."""
+    run.thread("writer", lambda: run.life.truncate(2))
+    run.thread("reader", lambda: run.life.read(3, 4000))
+
+
+def rows_and_checkpoint(run: Run) -> None:
+    """Rows come on one thread while another one makes them durable twice."""
+    rows = Rows(run)
+    run.thread("checkpoint", rows.sync, rows.sync)
+    run.thread("loop", lambda: rows.append(2))
+
+
+def retention_and_read(run: Run) -> None:
+    """The file in front of an entry goes while that entry is read."""
+    run.thread("reader", lambda: run.life.read(2, 1))
+    run.thread("house", lambda: run.life.retain(Index(2)))
+
+
 TINY: Final = (
-    Scenario("an append and two syncs", LOG, append_and_sync),
-    Scenario("a cut and housekeeping", LOG, cut_and_keep),
-    Scenario("a cut and a settled mark", LOG, cut_and_settle),
-    Scenario("a cut and a repair", LOG, cut_and_repair),
+    Scenario("an append and two syncs", LOG, append_and_sync, tiny=3),
+    Scenario("a cut and housekeeping", LOG, cut_and_keep, tiny=8),
+    Scenario("a cut and a settled mark", LOG, cut_and_settle, index_synced=True, tiny=6),
+    Scenario("a cut and a repair", LOG, cut_and_repair, tiny=8),
+    Scenario("a cut and a read", LOG, cut_and_read, tiny=6, passed=12),
+    Scenario("rows and two checkpoints", LOG, rows_and_checkpoint, tiny=5),
+    Scenario("retention and a read", five_files, retention_and_read, RETAINED, tiny=12, places=READS),
 )
 
 

@@ -33,7 +33,8 @@ I15  the front of a log goes forward, and not over what is not committed, not in
      for that; over restarts
 I16  a producer's batches are there once, in order, and none of a fenced session                     commit
 I17  who counts changes one member at a time, by committed entries, and for all nodes alike; nobody  members
-     is expelled whose disk was not exchanged; no node takes part with another list of members
+     is expelled whose disk was not exchanged; no node takes part with another list of members,
+     or takes anything from another group of this name: hello, term, entry
 I18  a leader that looks at the clock and has not heard a quorum for an election time is none        reads
 I19  entries in memory, pending bytes, pushes and their windows within their limits                  messages
 I20  no wrong byte leaves a store, and it serves every sound entry; at the end every log is read      storage,

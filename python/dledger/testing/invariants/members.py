@@ -8,6 +8,7 @@ the one that changes is not counted for that entry (see `dledger.raft.admission`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from dledger.messages.membership import Membership
 from dledger.raft.ready import Fact
@@ -16,6 +17,9 @@ from dledger.testing.invariants.truth import Truth
 from dledger.testing.invariants.view import Memory, View
 from dledger.types import NO_INDEX
 
+OTHER_ID: Final = "feedfeedfeedfeed"
+OTHER_TERM: Final = 1_000_000
+"""Id and first term of another group of this name; no term of the group that is watched comes so far."""
 Bound = tuple[tuple[str, int], ...]
 
 
@@ -36,6 +40,8 @@ class Members:
         told, members = view.machine.config.members, self._members
         if set(told) != members:
             raise Broken("I17", f"{view} takes part with {told} for the group's members, which are {sorted(members)}")
+        if membership.group_id == OTHER_ID:
+            raise Broken("I17", f"{view} has joined another group of this name: {membership}")
         view.membership = membership
         if membership.founded:
             if membership.index < before.index or (membership.index == before.index and _differs(before, membership)):
@@ -47,6 +53,13 @@ class Members:
         elif before.founded:
             raise Broken("I17", f"{view} has forgotten who counts, after {before}")
         self.on_change(view)
+
+    @staticmethod
+    def of_this_group(view: View) -> None:
+        """Nothing of another group of this name is in a node's term or log."""
+        term, last = view.machine.term, view.log.end.position
+        if max(term, last.term) >= OTHER_TERM:
+            raise Broken("I17", f"{view} is at {last} in term {term}, which is another group's")
 
     @staticmethod
     def fact(view: View, fact: Fact, memories: Mapping[str, Memory]) -> None:

@@ -129,6 +129,8 @@ class Watch:
         """Compare a node with what it was when last looked at; most of the time nothing is another."""
         self.checks += 1
         machine, log = view.machine, view.log
+        if machine.term != view.term or log.end is not view.end:
+            self.members.of_this_group(view)
         if machine.term != view.term or machine.role is not view.role or machine.voted_for != view.voted_for:
             self.elections.changed(view)
         if log.end is not view.end or log.generation != view.generation:

@@ -120,12 +120,56 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
+        "stage-failure-forgotten", "P5", "client.staging", "Stage.append_batch",
+        "                failures.append(result)\n",
+        "                pass\n",
+        "a stage is closed, and its sum given to the commit, although a batch of it was refused",
+        "tests/client/test_producer.py",
+        planted_blind=True,
+    ),
+    Mutant(
         "stage-sum-one-batch-less", "P12", "client.staging", "Stage.append_batch",
         "                self._batches += 1\n",
         "                self._batches += not self._batches\n",
         "a commit names fewer batches than were staged",
         "tests/client/test_producer.py",
         planted_blind=True,
+    ),
+    Mutant(
+        "call-refused-at-the-door-is-definite", "P1 P6", "client.routing", "Call.refused",
+        "if self.maybe_done and self.terms.writes:",
+        "if not self.terms:",
+        "an append whose answer is lost is called not written when no node takes the client any more; the next one "
+        "gets its number, and is answered with its place",
+        "tests/client/test_refused.py",
+    ),
+    Mutant(
+        "call-refused-before-the-log-is-definite", "P6", "client.routing", "Call.answered",
+        "self.terms.sequenced or code in _BEFORE_THE_LOG",
+        "self.terms.sequenced",
+        "a command whose first attempt took the last place of a quota is called not done when it is repeated",
+        "tests/client/test_routing.py",
+    ),
+    Mutant(
+        "lane-refused-is-definite", "P1 P6", "client.lane", "Lane.ask",
+        "            except DLedgerError as error:\n                raise call.refused(error) from None\n",
+        "            except CertificateRefused as error:\n                raise call.refused(error) from None\n",
+        "the same, where another group or a secret is the reason",
+        "tests/client/test_refused.py",
+    ),
+    Mutant(
+        "channel-refused-is-definite", "P1 P6", "client.channel", "Channel.ask",
+        "            except DLedgerError as error:\n                raise call.refused(error) from None\n",
+        "            except CertificateRefused as error:\n                raise call.refused(error) from None\n",
+        "the same under asyncio",
+        "tests/client/test_refused.py",
+    ),
+    Mutant(
+        "put-of-which-a-part-is-stored-is-definite", "P6", "client.messages", "put",
+        "if not begin or not error.definite:",
+        "if error.definite:",
+        "messages of which the first are stored are called not stored",
+        "tests/client/test_messages.py",
     ),
 )
 

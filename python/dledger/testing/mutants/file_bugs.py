@@ -266,4 +266,18 @@ FILES: Final = (
         "a node that has lost committed entries still counts for those that it acknowledged",
         "tests/store/test_store_loss.py",
     ),
+    Mutant(
+        "store-loss-by-hint-only", "B7 B27", "store.loss", "known_commit",
+        "Index(hint if newest is None else newest)",
+        "Index(hint)",
+        "a node whose checkpoints alone show that committed entries are gone votes as if it had them",
+        "tests/store/test_store_loss.py",
+    ),
+    Mutant(
+        "store-loss-keeps-checkpoints", "B7 B20", "store.loss", "forget_beyond",
+        "_snapshots(parts).remove(above=max(end, parts.installed))",
+        "pass",
+        "when the log has grown again, a catalog of entries that were lost is taken for that of those in their place",
+        "tests/store/test_store_loss.py",
+    ),
 )

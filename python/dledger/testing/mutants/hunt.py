@@ -91,7 +91,7 @@ def _schedules(name: str, begun: float) -> Hunt:
     """Schedules of threads that share a store, all scenarios in turn, until one is red."""
     from dledger.testing.interleave.campaign import first_red
 
-    number, found = first_red(MOST_SCHEDULES)
+    number, found = first_red(MOST_SCHEDULES, module="" if name.endswith(NOTHING) else named(name).module)
     seconds = round(time.monotonic() - begun, 1)
     if found is None:
         return Hunt(name, number, seconds, "", "")

@@ -15,6 +15,13 @@ RACES: Final = (
         SCHEDULES,
     ),
     Mutant(
+        "race-seen-by-counting-disks", "D1 B10", "store.segments", "SegmentFiles.pwritev",
+        "            with self._lock:\n                self._dirty.add(offset - inside)",
+        "            self.has(offset)",
+        "the same, on real files: `make counted-bench` finds it by the syncs that it counts",
+        "tests/testing/test_counted.py",
+    ),
+    Mutant(
         "race-file-behind-a-cut", "B20", "store.segments", "SegmentFiles.allocate",
         "if ahead and start != self.end:",
         "if ahead and start < 0:",

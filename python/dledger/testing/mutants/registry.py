@@ -20,6 +20,7 @@ from dledger.testing.mutants.rocketmq_bugs import QUEUES, REPLICATION
 from dledger.testing.mutants.service_bugs import SERVICE
 from dledger.testing.mutants.spark_bugs import DATASOURCE, STREAMING
 from dledger.testing.mutants.thread_bugs import THREADS
+from dledger.testing.mutants.unseen_bugs import UNSEEN_CALLERS, UNSEEN_CATALOG, UNSEEN_FILES, UNSEEN_SPARK
 from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
@@ -27,6 +28,7 @@ MUTANTS: Final = (
     *IDENTITY,
     *BROKER, *MEMBERS,
     *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING,
+    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",

@@ -8,6 +8,13 @@ from dledger.testing.mutants.plant import Mutant
 
 DATASOURCE: Final = (
     Mutant(
+        "path-secret-is-the-nodes", "D6", "datasource.log", "find_group",
+        'if name != "secret_file"}',
+        "if name}",
+        "executors on other hosts cannot be told the secret of a path's group",
+        "tests/datasource/test_own_node.py",
+    ),
+    Mutant(
         "claim-later-batch", "P12", "datasource.claims", "check_claim",
         "if batch_id > claim.batch_id:",
         "if batch_id > claim.batch_id + 1:",
@@ -114,6 +121,21 @@ STREAMING: Final = (
         "a group that could not be told is never told again",
         "tests/streaming/test_stream_progress.py",
         planted_blind=True,
+    ),
+    Mutant(
+        "progress-wrong-log", "P12", "streaming.progress", "Progress._commit",
+        "log_ids = {topic: ids[topic] for topic in offsets}",
+        "log_ids: dict[str, str] = {}",
+        "offsets of a topic that was deleted count for the one that was made in its place",
+        "tests/streaming/test_stream_progress.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "progress-stops-at-a-new-topic", "P12", "streaming.progress", "Progress._tell",
+        "if there.get(topic) == ids[topic]",
+        "if topic in there",
+        "a group is told of no topic any more while one of them is another by now",
+        "tests/streaming/test_stream_progress.py",
     ),
     Mutant(
         "admit-one-more-row", "P12", "streaming.admission", "shares",

@@ -81,4 +81,23 @@ THREADS: Final = (
         "rows written while a checkpoint syncs their table are never synced, and the next snapshot counts on them",
         SCHEDULES,
     ),
+    Mutant(
+        "threads-broker-file-marked-early", "D1 B10", "broker.mapped_files", "MappedFileQueue.append",
+        '            try:\n                with self._handles.using("write", path) as handle:\n'
+        "                    write_at(handle, part, at - start)\n"
+        "            finally:  # before it counts as written: a flush that takes the marks now "
+        "must not be the last one for it\n"
+        "                self._mark(start)\n",
+        '            self._mark(start)\n            with self._handles.using("write", path) as handle:\n'
+        "                write_at(handle, part, at - start)\n",
+        "bytes that are written while a flush is under way are never synced, and the slave reports them",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-report-of-the-end-behind-a-flush", "D1 B10", "broker.follow", "Follower._flush",
+        "_flush_log)\n        return end",
+        "_flush_log)\n        return self._log.max_offset",
+        "a slave reports bytes that came while its flush was under way",
+        SCHEDULES,
+    ),
 )

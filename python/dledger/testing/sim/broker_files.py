@@ -70,6 +70,10 @@ class HostFiles:
         """A second name of every file that was synced, so that its number is not given to another one."""
         self._contents: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
+        self._begun = 0
+        """Syncs so far."""
+        self._covers: dict[Path | int, int] = {}
+        """The sync, by its number, that said last what a folder or a file holds."""
         self._used: SmallDispatched | None = None
         root.mkdir(parents=True)
         self._keep.mkdir()
@@ -87,12 +91,30 @@ class HostFiles:
 
     def synced(self, path: Path) -> None:
         """What a file holds now, or which names a folder has, outlives a power cut."""
-        if not path.exists():  # its name has gone meanwhile
-            return
+        if path.exists():  # else its name has gone meanwhile
+            self.seen(path)()
+
+    def seen(self, path: Path) -> Callable[[], None]:
+        """A sync begins, which covers what is there now; what is to be called when it has ended. One that began later
+        may end sooner: what it covered stays."""
+        self._begun += 1
+        begun = self._begun
         if path.is_dir():
-            self._names[path] = {entry.name: self._number(entry) for entry in sorted(path.iterdir())}
-        else:
-            self._contents[self._number(path)] = path.read_bytes()
+            names = {entry.name: self._number(entry) for entry in sorted(path.iterdir())}
+            return lambda: self._names.update({path: names} if self._is_news(path, begun) else {})
+        number, data = self._number(path), path.read_bytes()
+        return lambda: self._contents.update({number: data} if self._is_news(number, begun) else {})
+
+    def _is_news(self, what: Path | int, begun: int) -> bool:
+        if self._covers.get(what, 0) > begun:
+            return False
+        self._covers[what] = begun
+        return True
+
+    def holds(self, path: Path, data: bytes) -> bool:
+        """Whether a power cut now would leave a file that begins so."""
+        number = self._names.get(path.parent, {}).get(path.name)
+        return number is not None and self._contents.get(number, b"")[: len(data)] == data
 
     def _number(self, path: Path) -> int:
         if path.is_dir():
@@ -125,6 +147,7 @@ class HostFiles:
         shutil.rmtree(self._keep)
         self._contents.clear()
         self._names.clear()
+        self._covers.clear()
         self.root.mkdir()
         self._keep.mkdir()
         for path, data in tree.items():

@@ -20,6 +20,7 @@ from dledger.testing.sim.broker_files import attach as attach_broker
 from dledger.testing.sim.disk import SimDisk
 from dledger.testing.sim.loop import MS, US, Clock, Scheduler, SimLoop
 from dledger.testing.sim.machine import Machine
+from dledger.testing.sim.namesake import Stay, watch_hellos
 from dledger.testing.sim.network import Network
 from dledger.testing.sim.outcome import Counts
 from dledger.testing.sim.rng import Rng
@@ -131,6 +132,8 @@ class Node:
         self.lives = 0
         self.told: tuple[NodeId, ...] = ()
         """Members that its next process is told in place of the group's."""
+        self.namesake: Stay | None = None
+        """A machine of another group is in its place, and no fault is to take that for the group's."""
         self.drift = 0
         self.wall_offset_us = 0
         plan, rng = world.plan, world.rng
@@ -175,13 +178,20 @@ class Node:
         server = WatchedServer(
             group, plan.node_config(self.name), lambda: addresses, disk=self.disk, environment=machine
         )  # fmt: skip
-        server.watch = watch = world.watch
-        server.counts = world.counts
-        server.on_built = lambda built: world.built(built, self.disk)
-        if watch is not None:
-            loop.after_callback = watch.observer(self.name)
+        server.on_built = lambda built: self._built(built, loop)
+        if self.namesake is None:
+            server.watch, server.counts = world.watch, world.counts
         world.story.tell(self.name, f"starts, life {self.lives}")
         loop.create_task(self._main(server, loop, told))
+
+    def _built(self, server: NodeServer, loop: SimLoop) -> None:
+        watch_hellos(self.world, self, server)
+        if self.namesake is not None:
+            loop.after_callback = partial(self.namesake.look, server)
+            return
+        self.world.built(server, self.disk)
+        if self.world.watch is not None:
+            loop.after_callback = self.world.watch.observer(self.name)
 
     async def _main(self, server: NodeServer, loop: SimLoop, told: tuple[NodeId, ...]) -> None:
         """As `dledger.server.main.serve`: until it fails."""
@@ -189,7 +199,8 @@ class Node:
             await server.start()
             if told:
                 self.world.breaks("I17", f"{self.name} starts with {told} for the group's members")
-            self.server = server
+            if self.namesake is None:
+                self.server = server
             await server.wait_failed()
         except ProcessKilled:
             return
@@ -294,7 +305,8 @@ class Group:
         return max(leaders, key=_term, default=None)
 
     def up(self) -> list[Node]:
-        return [node for node in self.nodes if node.is_up]
+        """Those of this group."""
+        return [node for node in self.nodes if node.is_up and node.namesake is None]
 
 
 def _term(node: Node) -> int:

@@ -63,6 +63,8 @@ class Damage:
         if not self._unlucky:
             return ""
         node, rng = self._rng.pick(self._unlucky), self._rng
+        if node.namesake is not None:
+            return ""
         if rng.chance(250_000):
             return self._rot_repeatable(node)
         found = self._entry(node)
@@ -150,6 +152,8 @@ class Damage:
             return ""
         node = self._rng.pick(self._unlucky)
         rng = self._rng
+        if node.namesake is not None:
+            return ""
         if rng.chance(500_000):
             part, ways = "data", [rng.pick((-4096, -512, 512, 4096))]
         else:  # what goes to a place behind is soon written over

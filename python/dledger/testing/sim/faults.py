@@ -11,6 +11,8 @@ from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.deposed import FAULT as DEPOSED
 from dledger.testing.sim.deposed import Deposed
 from dledger.testing.sim.loop import MS, US
+from dledger.testing.sim.namesake import FAULT as NAMESAKES
+from dledger.testing.sim.namesake import Namesakes
 from dledger.testing.sim.replaced import FAULT as MACHINE_BACK
 from dledger.testing.sim.replaced import Replaced
 from dledger.testing.sim.workload import Operator, Workload
@@ -32,6 +34,7 @@ class Nemesis:
         self._damage = Damage(world, group)
         self._deposed = Deposed(world, group, workload)
         self._replaced = Replaced(world, group, self._damage)
+        self._namesakes = Namesakes(world, group, self._damage)
         self._operator: Operator | None = None
         plan = world.plan
         strikes: dict[str, Callable[[], None]] = {
@@ -58,6 +61,7 @@ class Nemesis:
             DEPOSED: self._depose,
             MACHINE_BACK: self._bring_back,
             "wrong list of members": self._tell_members,
+            NAMESAKES: self._exchange_group,
         }
         self._strikes = [(kind, strike) for kind, strike in strikes.items() if plan.has(kind)]
 
@@ -111,6 +115,7 @@ class Nemesis:
         world.plan.bad_luck = 0
         self._deposed.stop()
         self._replaced.stop()
+        self._namesakes.stop()
         network.heal_all()
         self.group.restart_ms = (1, 50)
         for node in self.group.nodes:
@@ -324,6 +329,10 @@ class Nemesis:
         if done := self._replaced.strike():
             self._tell(done)
             self._operate()
+
+    def _exchange_group(self) -> None:
+        if done := self._namesakes.strike():
+            self._tell(done)
 
     def _operate(self) -> None:
         """An operator admits the node, as often as it takes."""

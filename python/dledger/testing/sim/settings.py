@@ -23,6 +23,7 @@ FAULTS: Final = (
     "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
     "client crash", "bit rot", "misdirected write", "empty disk",
     "deposed leader", "machine back", "wrong list of members",
+    "two groups of one name",
 )  # fmt: skip
 """Kinds that a seed may have."""
 UNPROMISED: Final = ("older disk",)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from dledger.errors import ConfigError
-from dledger.testing.result import save
+from dledger.testing.result import end
 from dledger.testing.strangers.campaign import ALL, SMALL, Campaign, Sizes
+from dledger.testing.strangers.users import OtherUser, as_two_users, check_stranger
 
 
 def say(text: str) -> None:
@@ -25,27 +25,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--small", action="store_true", help="a little of everything, and no times judged")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there")
     parser.add_argument("--only", default=",".join(ALL), metavar="NAME,...", help="of " + ", ".join(ALL))
+    parser.add_argument("--intruder", default="", help=argparse.SUPPRESS)  # pipes: this process is the owner's
     wanted = parser.parse_args(argv)
-    folder = Path(tempfile.mkdtemp(prefix="dledger-strangers-"))
     try:
-        sizes, only = SMALL if wanted.small else Sizes(), wanted.only.split(",")
-        found = Campaign(folder, sizes, say, only, timed=not wanted.small).run()
+        if not wanted.intruder:
+            same = ["--only", wanted.only, *(["--small"] if wanted.small else [])]
+            return as_two_users(same, wanted.json)
+        return _as_owner(wanted)
     except ConfigError as error:
-        shutil.rmtree(folder)
         say(f"strangers: {error}")
         return 2
-    for name, value in found["figures"].items():
-        say(f"{value:,} {name}")
-    if wanted.json:
-        save(found, wanted.json)
-    for problem in found["problems"]:
-        say(f"RED: {problem}")
-    if found["ok"]:
-        shutil.rmtree(folder)
-        say("green")
-    else:
-        say(f"logs and stores are left in {folder}")
-    return 0 if found["ok"] else 1
+
+
+def _as_owner(wanted: argparse.Namespace) -> int:
+    told, ask = map(int, wanted.intruder.split(","))
+    intrude = OtherUser(told, ask)
+    folder = Path(tempfile.mkdtemp(prefix="dledger-strangers-"))
+    stranger = check_stranger(folder / "mine", intrude)
+    sizes = SMALL if wanted.small else Sizes()
+    only, timed = wanted.only.split(","), not wanted.small
+    found = Campaign(folder, sizes, say, only, timed=timed, intrude=intrude, stranger=stranger).run()
+    return end(found, folder, wanted.json, say)
 
 
 if __name__ == "__main__":

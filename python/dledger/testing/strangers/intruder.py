@@ -27,6 +27,7 @@ from dledger.messages.codes import Code
 from dledger.messages.command import Command, CreateTopic, HoldRetention, InitProducer, OpenStage
 from dledger.messages.hello import HelloProof
 from dledger.testing.strangers.raw import Answers, dial, hello, is_welcome, lies
+from dledger.testing.strangers.users import run
 from dledger.types import NodeId
 from dledger.wire import encode
 
@@ -56,8 +57,8 @@ def liar(wanted: argparse.Namespace) -> dict[str, Any]:
     dice, counts = random.Random(wanted.seed), Counter[str]()
     members = tuple(sorted(wanted.nodes))
     ways = list(itertools.product(PROOFS, wanted.tls or [None]))
-    reached = True
-    while counts["messages"] < wanted.count and reached:
+    reached, end = True, time.monotonic() + wanted.seconds
+    while reached and (counts["messages"] < wanted.count or time.monotonic() < end):
         reached = False
         for (proof, files), (name, address) in itertools.product(ways, wanted.nodes.items()):
             me = NodeId(dice.choice([other for other in members if other != name]))
@@ -107,7 +108,7 @@ def unproven(wanted: argparse.Namespace) -> dict[str, Any]:
 
 
 def busy(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Make the commands of a flood and send none: what waits are measured against, for these are other machines'."""
+    """Make the commands of a flood and send none: how much of the waits is that this takes a processor."""
     end, made = time.monotonic() + wanted.seconds, 0
     while time.monotonic() < end:
         encode(ExecuteRequest(command=command(made)), made + 2)
@@ -173,16 +174,16 @@ def command(number: int) -> Command:
 
 
 def flood(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Commands, many at once; answers are taken, and not looked at."""
+    """Commands, many at once; answers are taken, and not looked at. With another seed they are other ones."""
     counts = Counter[str]()
-    reached = True
-    while counts["commands"] < wanted.count and reached:
+    reached, end = True, time.monotonic() + wanted.seconds
+    while reached and (counts["commands"] < wanted.count or time.monotonic() < end):
         reached = False
         for address in wanted.nodes.values():
             with contextlib.suppress(OSError), dial(address) as sock:
                 reached = True
                 sock.settimeout(20)
-                first = counts["commands"]
+                first = counts["commands"] + wanted.seed * 6_000_000
                 frames = [encode(ExecuteRequest(command=command(first + n)), n + 2) for n in range(AT_ONCE)]
                 sock.sendall(hello(wanted.group) + b"".join(piece for frame in frames for piece in frame))
                 counts["commands"] += AT_ONCE
@@ -231,8 +232,19 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def serve() -> int:
+    """Run one attack after the other, each in a process of its own: as `dledger.testing.strangers.users.OtherUser`
+    asks for them."""
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(run(json.loads(line))) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
 def main(argv: list[str]) -> int:
     """Run one attack, and print what it achieved as JSON."""
+    if argv == ["serve"]:
+        return serve()
     wanted = arguments(argv)
     found = {"uid": os.getuid(), **ATTACKS[wanted.attack](wanted)}
     sys.stdout.write(json.dumps(found) + "\n")

@@ -42,6 +42,7 @@ class Nodes:
         self.settings = tls_settings(authority.issue("healthy", "dledger://client/healthy")) if authority else {}
         """Of a client."""
         self._processes: dict[NodeId, subprocess.Popen[bytes]] = {}
+        self._peak_mib = 0.0
 
     @property
     def bootstrap_servers(self) -> str:
@@ -65,6 +66,7 @@ class Nodes:
 
     def stop(self, name: NodeId) -> None:
         """End one of them as an operator does."""
+        self.peak_mib()
         process = self._processes.pop(name)
         process.send_signal(signal.SIGTERM)
         try:
@@ -115,12 +117,13 @@ class Nodes:
 
     def peak_mib(self) -> float:
         """The largest resident memory that any of them ever had, in MiB."""
-        peaks = [0.0]
+        peaks = [self._peak_mib]
         for process in self._processes.values():
             with contextlib.suppress(OSError):
                 found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
                 peaks.append(int(found[1]) / 1024 if found else 0.0)
-        return round(max(peaks), 1)
+        self._peak_mib = round(max(peaks), 1)
+        return self._peak_mib
 
     def log_lines(self) -> int:
         """Lines in the logs of all nodes."""

@@ -1,0 +1,208 @@
+"""Bugs planted by somebody who had read the product alone, and none of its tests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dledger.testing.mutants.plant import Mutant
+
+UNSEEN_FILES: Final = (
+    Mutant(
+        "index-keys-over-two-files", "P9", "broker.index_service", "IndexService._find_end",
+        "self._put += mine",
+        "self._put = mine",
+        "keys of a message whose keys go on in the next file are put twice after a restart",
+        "tests/broker/test_index_service.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "commit-log-failed-put-counts", "P9", "broker.commit_log", "CommitLog.put_messages",
+        "            self._write(pending)\n        except BaseException:",
+        "            self.next_offsets.update(taken)\n            self._write(pending)\n        except BaseException:",
+        "a put that failed leaves a gap in the offsets of its queues",
+        "tests/broker/test_commit_log.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "queue-cut-keeps-its-place", "P9", "broker.consume_queue", "ConsumeQueue.truncate_dirty",
+        "        self.max_physical = last[1].physical_offset + last[1].size\n",
+        "",
+        "messages that are written again behind a cut are in no queue",
+        "tests/broker/test_consume_queues.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "tail-shows-uncommitted", "P9", "foreign.tail", "_end",
+        "    if committed is None:  # its entry is not there yet\n        return known\n",
+        "    if committed is None:\n        return _written_end(store, file, known)\n",
+        "a stream is shown what DLedger has not committed while the committed entry is not there yet",
+        "tests/foreign/test_foreign_stores.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "index-lookup-last-second", "P9", "rocketmq.index_file", "IndexReader.lookup",
+        "stored + 999 >= begin",
+        "stored >= begin",
+        "a search by key leaves out messages of the second in which it begins",
+        "tests/rocketmq/test_rocketmq_parts.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "plan-trusts-the-broker-s-clock", "P9", "foreign.ranges", "_stored_then",
+        "mine > end + CLOCK_MARGIN_MS",
+        "mine > end",
+        "a file is left out by its first message's time although the clock was set back behind it",
+        "tests/foreign/test_foreign_stores.py",
+        planted_blind=True,
+    ),
+)
+UNSEEN_CALLERS: Final = (
+    Mutant(
+        "renumbered-in-reverse", "P2", "client.window", "Window.opened",
+        "key=lambda item: -item.order",
+        "key=lambda item: item.order",
+        "batches that a new session sends again change places",
+        "tests/client/test_producer.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "window-open-end-forgotten", "P5", "client.window", "Window.answered",
+        "item.maybe = item.maybe or found is Verdict.UNCLEAR",
+        "item.maybe = found is Verdict.UNCLEAR",
+        "a batch whose first attempt may have been written is called not written, or written under a new number",
+        "tests/client/test_producer.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "times-search-ends-early", "P3", "client.times", "_first_record",
+        "(fetcher.position, MORE_BYTES) if bodies else (-1, 0)",
+        "(-1, 0)",
+        "a search by time ends with the first batch that has no record that new any more",
+        "tests/client/test_times.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "evolution-scale-takes-digits", "P7", "batch.evolution", "holds",
+        "wide.digits is not None and wide.digits[0] - wide.digits[1] >= INTEGERS[narrow.name]",
+        "wide.digits is not None and wide.digits[0] >= INTEGERS[narrow.name]",
+        "a column becomes a decimal that has no room for the whole numbers that are in it",
+        "tests/batch/test_evolution.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "typed-null-time-is-the-first", "P3", "batch.typed", "record_times",
+        "constant_times(header.last_time_us, 1)[0]",
+        "constant_times(header.first_time_us, 1)[0]",
+        "a record without a time has the earliest one of its batch in place of the latest",
+        "tests/batch/test_typed_bodies.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "typed-slice-shifted", "P3", "batch.typed", "_convert",
+        "column.buffers()[:2], offset=column.offset, children=[child])",
+        "column.buffers()[:2], children=[child])",
+        "rows of a part of a batch are given the arrays and maps of the rows in front of it",
+        "tests/batch/test_typed_bodies.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "home-lock-is-shared", "P6", "embedded.home", "Home.lock",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        "two programs start or end a group's nodes at once",
+        "tests/embedded/test_embedded_home.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "node-directory-stays-open", "P6", "embedded.home", "Home.make_node_directory",
+        "                directory.chmod(0o700)\n",
+        "                pass\n",
+        "other users go on reading the files of a node whose directory was open to them",
+        "tests/embedded/test_embedded_home.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "copied-group-keeps-its-ports", "P6", "embedded.start", "_existing_group",
+        "copied = file.place != home.place() and not running",
+        "copied = False",
+        "a copy of a group's directory is started at the addresses of the original",
+        "tests/embedded/test_embedded_group.py::test_copy_runs_beside_its_original",
+        planted_blind=True,
+    ),
+)
+UNSEEN_CATALOG: Final = (
+    Mutant(
+        "late-commits-not-told", "P3", "catalog.partition", "Partition.batches_of",
+        "self.placed(first, last + self.lateness)",
+        "self.placed(first, last)",
+        "batches of a transaction that was committed behind the range are not told to be in it",
+        "tests/catalog/test_catalog_partition.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "gone-but-committed-late", "P3", "catalog.partition", "Partition.drop_before",
+        "if self.lateness else gone",
+        "if False else gone",
+        "a batch is offered to readers whose entry retention has deleted",
+        "tests/catalog/test_catalog_partition.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "session-in-use-expires", "P1", "catalog.producers", "Producers.remember",
+        "        session.used_at = index\n",
+        "",
+        "a producer that appends all the time is forgotten, and its repeats are taken anew",
+        "tests/catalog/test_catalog_producers.py",
+        planted_blind=True,
+    ),
+)
+UNSEEN_SPARK: Final = (
+    Mutant(
+        "loss-of-everything-unsaid", "P3", "datasource.loss", "keep_or_fail",
+        "if start < begin and start < end:",
+        "if start < begin < end:",
+        "a range of which retention has removed everything is passed over without a word",
+        "tests/datasource/test_spark_offsets.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "write-drops-keys", "P1", "datasource.records", "Router.records",
+        "column.null_count == len(column)",
+        "column.null_count",
+        "keys are not written where some rows have none",
+        "tests/datasource/test_rows_and_records.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "plan-first-answer-only", "P3", "datasource.planning", "_cut",
+        "open_wholes = [whole for whole in open_wholes if parts[whole][-1].end < whole.end]",
+        "open_wholes = []",
+        "what does not go into one answer about a partition's pieces is in no task",
+        "tests/datasource/test_planning.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "stream-start-moves-on", "P12", "streaming.reader", "LogStreamReader.latestOffset",
+        "if admitted == starts and not given.init and not added:",
+        "if admitted == starts and not added:",
+        "a query that starts at the end, and finds nothing new, starts further on after a restart",
+        "tests/streaming/test_stream_pace.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "store-stream-old-log-lost", "P12", "streaming.stores", "StoreStreamReader._kept",
+        "and starts[COMMITLOG] % size:",
+        "and not starts[COMMITLOG] % size:",
+        "messages of an old log that was deleted before they were read are passed over without a word",
+        "tests/streaming/test_store_stream.py",
+        planted_blind=True,
+    ),
+    Mutant(
+        "store-stream-forgets-a-log", "P12", "streaming.stores", "StoreStreamReader.latestOffset",
+        "return StoreOffset(gone | admitted, begin",
+        "return StoreOffset(admitted, begin",
+        "a log that was away for a batch is read a second time",
+        "tests/streaming/test_store_stream.py",
+        planted_blind=True,
+    ),
+)
