@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 import pytest
 from putting import put, split
+from test_server_gets import held
 from trimming import SMALL, equal, trimmed
 
 from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.index_service import IndexService
 from dledger.client import AsyncClient
-from dledger.errors import CorruptEntry
+from dledger.errors import CorruptEntry, StorageError
 from dledger.foreign.forms import open_store
 from dledger.foreign.ranges import plan_store, read_range
 from dledger.foreign.storage import Storage
@@ -432,6 +434,23 @@ def test_an_entry_that_cannot_be_read_is_dispatched_when_it_is_repaired(play: Pl
         assert check(leader) == 1
 
     play(story, 1, commit_log="rocketmq")
+
+
+def test_what_waits_for_the_thread_when_the_node_fails_is_not_dispatched(play: Play) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        await put(client, message(0))
+        await dispatched(group)
+        node = await group.leader()
+        files, before = node.application.reput.files, node.application.reput.files.next_index
+        with held(node):
+            await put(client, message(1))
+            await group.until(lambda: node.application.reput._busy)
+            node.driver.fail(StorageError("the disk failed"))
+        await asyncio.wrap_future(node.application.reput._thread.submit(lambda: None))  # the thread has come to its end
+        assert files.next_index == before
+
+    play(story, commit_log="rocketmq")
 
 
 def test_a_question_waits_for_the_queues_but_not_for_ever(play: Play) -> None:

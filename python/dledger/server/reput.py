@@ -77,7 +77,7 @@ class ReputMessageService:
     def start(self, committed: Index) -> None:
         """Recover queues and index, then go on with what is committed."""
         self._committed = committed
-        self.run(self.files.open, self._store).add_done_callback(self._turned)
+        self._work(self.files.open, self._store)
 
     def committed(self, index: Index) -> None:
         """Everything up to this entry is committed."""
@@ -95,8 +95,16 @@ class ReputMessageService:
             return
         end = min(end, begin + CHUNK_ENTRIES)
         entries = self._driver.raft.cached(Index(begin), Index(end)) if begin < end else ()
+        self._work(self._turn, Index(begin), entries, Index(end))
+
+    def _work(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         self._busy = True
-        self.run(self._turn, Index(begin), entries, Index(end)).add_done_callback(self._turned)
+        self.run(self._unless_failed, partial(function, *args, **kwargs)).add_done_callback(self._turned)
+
+    def _unless_failed(self, function: Callable[[], None]) -> None:
+        """On the thread. What waits for it when the node fails is not done any more (D2)."""
+        if not self._driver.failed:
+            function()
 
     def _turn(self, begin: Index, entries: tuple[Entry, ...] | None, end: Index) -> None:
         """On the thread."""
@@ -116,7 +124,7 @@ class ReputMessageService:
 
     def _turned(self, done: asyncio.Future[None]) -> None:
         self._busy = False
-        if self._stopped or done.cancelled():
+        if self._stopped or self._driver.failed or done.cancelled():
             return
         error = done.exception()
         if error is None:
@@ -126,8 +134,7 @@ class ReputMessageService:
             self._loop.call_soon(self._next)
         elif isinstance(error, OffsetOutOfRange) or (isinstance(error, CorruptStore) and not self._anew):
             self._anew = True
-            self._busy = True
-            self.run(self.files.start_anew, self._store, str(error)).add_done_callback(self._turned)
+            self._work(self.files.start_anew, self._store, str(error))
         elif isinstance(error, CorruptEntry | DiskFull):
             if isinstance(error, CorruptEntry):
                 self._on_damage(error)

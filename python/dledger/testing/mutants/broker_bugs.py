@@ -51,6 +51,13 @@ BROKER: Final = (
         "tests/store/test_store_parts.py",
     ),
     Mutant(
+        "reput-goes-on-after-a-failure", "D2 I21", "server.reput", "ReputMessageService._unless_failed",
+        "if not self._driver.failed:",
+        "if self._driver is not None:",
+        "messages are put into queues and index by a node whose disk has failed",
+        "tests/server/test_server_reput.py",
+    ),
+    Mutant(
         "slave-reports-what-came-meanwhile", "D1 B5", "broker.follow", "Follower._flush",
         "        end = self._log.max_offset\n"
         "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n        return end",
