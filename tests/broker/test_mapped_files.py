@@ -113,6 +113,26 @@ def test_old_files_are_removed_whole_and_the_last_one_never(queue: MappedFileQue
     assert queue.starts == [300]
 
 
+@pytest.mark.parametrize("way", ["cut", "deletion", "end"])
+def test_a_file_goes_when_the_one_before_it_is_gone_on_the_disk(
+    queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """A power cut may leave any of the names that changed since the last sync of their directory."""
+    queue.append(b"a" * 350)
+    queue.flush()
+    durable = [names(queue.directory)]
+    monkeypatch.setattr(module, "sync_directory", lambda folder: durable.append(names(folder)))
+    unlink = Path.unlink
+
+    def unlinked(path: Path) -> None:
+        assert len(set(durable[-1]) - set(names(path.parent))) == 0, "two names are under way"
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", unlinked)
+    {"cut": lambda: queue.truncate_dirty(20), "deletion": lambda: queue.delete_before(300), "end": queue.destroy}[way]()
+    assert len(names(queue.directory)) == (0 if way == "end" else 1)
+
+
 def test_a_blank_closes_a_file_and_the_rest_stays_zero(queue: MappedFileQueue) -> None:
     queue.append(b"a" * 30)
     queue.close_file(b"blank")

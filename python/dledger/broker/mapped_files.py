@@ -75,6 +75,9 @@ class MappedFileQueue:
         self._dirty: dict[int, None] = {}
         self._names = self._names_synced = 0
         """Number of changes of names so far, and how many of them are on the disk."""
+        self._removed = 0
+        """`_names` at the last removal: a file goes only when the one before it is gone on the disk too, else a power
+        cut leaves a gap."""
         self._marks = threading.Lock()
         """Of what has to be synced. Held for no call of the disk."""
         self._flushing = threading.Lock()
@@ -349,6 +352,7 @@ class MappedFileQueue:
     def _remove(self, start: int) -> None:
         assert self._flushing.locked(), "files are removed under MappedFileQueue._flushing"
         path = self.path(start)
+        self._sync_names(self._removed)
         self._handles.forget(path)
         with self._marks:
             self._dirty.pop(start, None)
@@ -356,6 +360,7 @@ class MappedFileQueue:
             path.unlink()
         with self._marks:
             self._names += 1
+            self._removed = self._names
 
 
 def write_at(handle: int, data: memoryview, place: int) -> None:

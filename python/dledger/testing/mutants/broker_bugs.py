@@ -102,6 +102,13 @@ BROKER: Final = (
         "tests/broker/test_broker_threads.py",
     ),
     Mutant(
+        "mapped-files-go-in-any-order", "B13", "broker.mapped_files", "MappedFileQueue._remove",
+        "        self._sync_names(self._removed)\n",
+        "",
+        "a power cut behind a cut or a deletion of several files leaves one of them without its neighbour: no start",
+        "tests/broker/test_mapped_files.py",
+    ),
+    Mutant(
         "mapped-read-beside-a-cut", "B7", "broker.mapped_files", "MappedFileQueue.read",
         "            if self._cuts == cuts:\n                return data",
         "            if self._cuts >= cuts:\n                return data",
