@@ -23,6 +23,8 @@ STRANGER: Final = 54_322
 INTRUDER: Final = ("-m", "dledger.testing.strangers.intruder")
 CAMPAIGN: Final = ("-m", "dledger.testing.strangers")
 LIMIT_S: Final = 300.0
+NOT_NEEDED: Final = ("pyspark", "py4j", "mypy", "pytest*", "__pycache__")
+"""Large packages that neither user runs."""
 NAMESPACE: Final = ("unshare", "-U", "--map-root-user", "--map-auto")
 """A namespace of users whose root may become others: those that /etc/subuid grants to this user."""
 
@@ -97,16 +99,17 @@ def as_two_users(arguments: Sequence[str], json_file: Path | None) -> int:
 
 
 def _home(uid: int) -> Path:
-    """A directory of that user's, with this environment's Python: its own may lie where others cannot go.
+    """A directory of that user's, with this environment's Python and packages: its own may lie where others cannot go.
 
     Raises:
         ConfigError: that user cannot run it all the same.
     """
     home = Path(tempfile.mkdtemp(prefix="dledger-user-"))
-    for name in ("bin", "lib"):
-        (home / name).mkdir()
+    (home / "bin").mkdir()
     shutil.copy(Path(sys.executable).resolve(), _python(home))
-    (home / "lib" / Path(os.__file__).parent.name).symlink_to(Path(sys.prefix, "lib", Path(os.__file__).parent.name))
+    library = Path("lib", Path(os.__file__).parent.name)
+    ignored = shutil.ignore_patterns(*NOT_NEEDED)
+    shutil.copytree(sys.prefix / library, home / library, ignore=ignored, copy_function=_link)
     (home / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
     os.chown(home, uid, uid)
     line = become(uid, _python(home), "-c", "import dledger")
@@ -115,6 +118,14 @@ def _home(uid: int) -> Path:
         shutil.rmtree(home)
         raise ConfigError(f"user {uid} cannot run {sys.executable}: {done.stderr.strip()[-400:]}")
     return home
+
+
+def _link(source: str, target: str) -> None:
+    """The same file under another name, or a copy on another disk."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _python(home: Path) -> str:
