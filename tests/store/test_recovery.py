@@ -412,8 +412,27 @@ def test_B21_entries_are_found_though_the_index_keeps_none_of_the_writes_that_me
             disk.names[kit.root / "index" / f"{0:020d}"].written[entry.index * 32 + at] = 0
     for entry in entries:
         assert kit.bytes_of(store.read(entry.index, 0)) == kit.bytes_of([entry])
-        assert store._reader.term_of(entry.index, store._view, ()) == entry.term
+        assert store._reader.term_of(entry.index, store._view, []) == entry.term
     assert store._index.get(entries[-1].index) is None
+
+
+def test_D3_an_entry_whose_term_nothing_tells_any_more_is_damaged(kit, disk):
+    """It opens a term, and lies where a start does not look at the data. With the term of the one in front for its own
+    this node would contradict the group, so it may not lead before the entry is repaired."""
+    store = kit.open(disk)
+    entries = kit.fill(store, [10] * 10, term=1)
+    entries += kit.fill(store, [10] * 10, term=2)
+    store.close()
+    lost = entries[10]
+    disk.names[data_file(kit)].written[lost.pos : lost.pos + HEADER_SIZE] = bytes(HEADER_SIZE)
+    for name in disk.listdir(kit.root / "index"):
+        unit = disk.names[kit.root / "index" / name].written
+        at = lost.index * UNIT_SIZE - int(name)
+        if 0 <= at < len(unit):
+            unit[at : at + UNIT_SIZE] = bytes(UNIT_SIZE)
+    store = kit.open(disk)
+    assert any(fault.first <= lost.index <= fault.last for fault in store.recovery.faulty), store.recovery
+    assert store.end == LogEnd.after(entries[-1])
 
 
 def test_missing_data_files_are_named_and_not_guessed_over(kit, disk):

@@ -120,9 +120,12 @@ class FileStore:
         self._keeper = Keeper(self.keep, keeping, environment)
 
     def _find_terms(self) -> TermTable:
-        faults = self._recovery.faulty
+        faults = list(self._recovery.faulty)
         term_of = lambda index: self._reader.term_of(index, self._view, faults)  # noqa: E731
-        return TermTable(find_terms(self.begin_index, self.end.position.index, term_of), self._lock)
+        pairs = find_terms(self.begin_index, self.end.position.index, term_of)
+        faults.sort(key=lambda fault: fault.first)
+        self._recovery = replace(self._recovery, faulty=tuple(faults))
+        return TermTable(pairs, self._lock)
 
     def _check_term(self) -> None:
         """A node's term is never below that of its log; DLedger could lose it, we do not."""

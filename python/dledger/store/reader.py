@@ -238,18 +238,28 @@ class Reader:
         magic, _, found, term, pos, _, chain_crc, body_crc, _ = HEADER.unpack(head)
         return Entry(found, term, magic, pos, chain_crc, body_crc, head, b"") if found == index else None
 
-    def term_of(self, index: Index, view: View, faults: Sequence[Fault]) -> Term:
+    def term_of(self, index: Index, view: View, faults: list[Fault]) -> Term:
         """The term of an entry. Where neither data nor index tells it any more, the entry in front does: terms never
-        fall, and a log that is taken for an older one is never chosen over one that is not. The last one's is known."""
+        fall, and a log that is taken for an older one is never chosen over one that is not. The last one's is known.
+        An entry without a sound header is added to ``faults`` unless it is there."""
         if index == view.end.position.index:
             return view.end.position.term
         begins = {index: fault.first for fault in faults for index in (fault.first, fault.last)}
         while index >= view.begin_index:
             try:
-                return self.locate(index, view).term
-            except CorruptEntry:
+                unit = self.locate(index, view)
+            except CorruptEntry as error:
+                self._note(faults, index, -1, str(error))
                 index = Index(begins.get(index, index) - 1)
+                continue
+            if index in self._damaged:
+                self._note(faults, index, unit.pos, "its header is damaged")
+            return unit.term
         return Term(0)
+
+    def _note(self, faults: list[Fault], index: Index, pos: int, reason: str) -> None:
+        if not any(fault.first <= index <= fault.last for fault in faults):
+            faults.append(Fault(index, index, pos, str(self._data.directory), reason))
 
     def locate(self, index: Index, view: View) -> Unit:
         """Where an entry lies, checked against its header. A header that is damaged is left to the caller to name."""

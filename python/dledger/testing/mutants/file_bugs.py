@@ -8,6 +8,13 @@ from dledger.testing.mutants.plant import CRASH_STATES, Mutant
 
 FILES: Final = (
     Mutant(
+        "recovery-guesses-a-term", "D3", "store.reader", "Reader.term_of",
+        'self._note(faults, index, unit.pos, "its header is damaged")',
+        "begins.clear()",
+        "a node whose disk does not tell an entry's term takes another one for it, and may lead with it",
+        "tests/store/test_recovery.py",
+    ),
+    Mutant(
         "store-sync-forgets-a-file", "B4 B5", "store.segments", "SegmentFiles.sync",
         "for start in dirty:",
         "for start in dirty[-1:]:",
