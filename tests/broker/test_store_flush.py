@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dledger.broker.message_store import MessageStore
+from dledger.broker.store_mark import StoreMark, StoreMarkFile
 from dledger.rocketmq.message import Message
 
 Some = Callable[..., list[Message]]
@@ -37,6 +38,29 @@ def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
     queues = {tmp_path / "consumequeue" / topic / str(queue_id) for (topic, queue_id), _ in store.queues.items()}
     assert queues
     assert queues <= synced
+
+
+def test_flushes_write_one_mark_for_each_file_of_the_log_and_a_clean_end_the_last_one(
+    tmp_path: Path, some: Some, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks: list[int] = []
+    write = StoreMarkFile.write
+
+    def note(file: StoreMarkFile, mark: StoreMark) -> None:
+        marks.append(mark.end)
+        write(file, mark)
+
+    monkeypatch.setattr(StoreMarkFile, "write", note)
+    for n in range(40):
+        store.put_messages(some(1, first=n))
+        store.flush()
+    ends = store.log.max_offset
+    assert [end // 4096 for end in marks] == list(range(ends // 4096 + 1))
+    store.close()
+    assert marks[-1] == ends
+    with MessageStore(tmp_path, file_size=4096, units_in_file=20, index_slots=10, index_units=40):
+        marks.clear()
+    assert marks == []
 
 
 def test_a_search_by_key_includes_both_of_its_times(some: Some, store: MessageStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from dledger.broker.reput_columns import ColumnReput
 from dledger.broker.store_guard import CheckpointFile
 from dledger.errors import CorruptStore
 from dledger.rocketmq.checkpoint import StoreCheckpoint
+from dledger.rocketmq.index_file import IndexFile
 from dledger.rocketmq.message import Message
 
 Some = Callable[..., list[Message]]
@@ -22,19 +24,31 @@ Opened = Callable[..., MessageStore]
 Lose = Callable[[Path], None]
 
 
-def shown(store: MessageStore) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
+FEW = 60
+"""Messages that fill three files of the log, six of the index, and two of each queue."""
+MORE = 7
+SLOTS, UNITS = 8, 31
+
+
+def shown(store: MessageStore) -> tuple[dict[Any, Any], list[tuple[int, int]], dict[Any, Any]]:
     """What is found by queue offset and by key, and the queue offsets that the next messages get."""
     queued = {
-        (*key, n): store.messages(*key, n, 1)[0].body
+        (*key, queue.min_offset + n): message.body
         for key, queue in store.queues.items()
-        for n in range(queue.min_offset, queue.max_offset)
+        for n, message in enumerate(store.messages(*key, queue.min_offset, FEW))
     }
-    keyed = {
-        word: [one.physical_offset for one in store.messages_with_key(("orders", "payments")[n % 2], word)]
-        for n in range(140)
-        for word in (f"k{n}", f"U{n:08d}")
-    }
+    assert store.index is not None
+    keyed = []
+    for path in store.index.files:
+        file = IndexFile(path.read_bytes(), SLOTS)
+        assert file.check() == []
+        keyed += [(unit.key_hash, unit.physical_offset) for unit in file.units()]
     return queued, keyed, {key: end for key, end in store.log.next_offsets.items() if end}
+
+
+@pytest.fixture
+def opened(opened: Opened) -> Opened:
+    return partial(opened, index_slots=SLOTS, index_units=UNITS)
 
 
 def lose_nothing(root: Path) -> None:
@@ -101,7 +115,7 @@ def vouch_for_all(root: Path, store: MessageStore) -> None:
     """A recovery begins with the log's last files."""
     last = store.log.store_timestamp
     CheckpointFile(root).write(StoreCheckpoint(last + 3000, last + 3000, last))
-    assert store.log.recovery_start(last) > 3 * 4096
+    assert store.log.recovery_start(last) > 2 * 4096
 
 
 def by_name(value: Any) -> str:
@@ -117,10 +131,12 @@ def test_a_start_makes_good_what_is_lost_of_queues_and_index(
     root, twin = tmp_path / "store", tmp_path / "twin"
     settings = {"reput": ColumnReput} if killed else {}
     with opened(root, **settings) as store:
-        store.put_messages(some(130, queues=3))
+        store.put_messages(some(FEW, queues=2))
     if killed:
         store = opened(root, **settings)
-        store.put_messages(some(7, first=130, queues=3))
+        for first in (FEW, FEW + MORE):  # the second flush writes no mark
+            store.put_messages(some(MORE, first=first, queues=2))
+            store.flush()
         store.abandon()
         vouch_for_all(root, store)
     if not marked:
@@ -128,12 +144,12 @@ def test_a_start_makes_good_what_is_lost_of_queues_and_index(
     shutil.copytree(root, twin)
     with opened(twin) as store:
         whole = shown(store)
-    assert len(whole[0]) == (137 if killed else 130)
+    assert len(whole[0]) == FEW + killed * 2 * MORE
     lose(root)
-    for _ in range(2):
-        with opened(root, **settings) as store:
-            assert shown(store) == whole
+    with opened(root, **settings) as store:
+        assert shown(store) == whole
     with opened(root) as store:
+        assert shown(store) == whole
         (message,) = some(1, first=1000)
         placed = store.put_message(replace(message, queue_id=1))
         assert placed.queue_offset == whole[2]["orders", 1]
@@ -144,12 +160,45 @@ def test_a_queue_whose_messages_are_all_gone_goes_on_where_it_ended_though_its_f
 ) -> None:
     with opened(tmp_path) as store:
         store.put_messages([Message("old", bytes(50))] * 3)
-        store.put_messages(some(130))
+        store.put_messages(some(FEW))
         assert store.delete_before(4096) == 1
     shutil.rmtree(tmp_path / "consumequeue" / "old")
     for _ in range(2):
         with opened(tmp_path) as store:
             assert store.log.next_offsets["old", 0] == 3
+            store.put_messages(some(1))
+    with opened(tmp_path) as store:
+        assert store.put_message(Message("old", bytes(50))).queue_offset == 3
+
+
+def test_a_mark_from_before_the_recovery_s_begin_vouches_for_nothing(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    store = opened(tmp_path)
+    store.put_messages(some(3))
+    store.flush()
+    mark = (tmp_path / MARK).read_bytes()
+    store.put_messages([Message("new", bytes(50))] * 3)
+    store.put_messages(some(FEW))
+    store.flush()
+    store.abandon()
+    vouch_for_all(tmp_path, store)
+    shutil.rmtree(tmp_path / "consumequeue" / "new")
+    (tmp_path / MARK).write_bytes(mark)
+    with opened(tmp_path) as store:
+        assert len(store.messages("new", 0, 0)) == 3
+
+
+def test_a_deletion_first_writes_down_where_the_queues_end_that_lose_all_messages(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    store = opened(tmp_path)
+    store.flush()
+    store.put_messages([Message("old", bytes(50))] * 3)
+    store.put_messages(some(FEW))
+    assert store.delete_before(2 * 4096) == 2
+    store.abandon()
+    shutil.rmtree(tmp_path / "consumequeue" / "old")
     with opened(tmp_path) as store:
         assert store.put_message(Message("old", bytes(50))).queue_offset == 3
 
@@ -158,7 +207,7 @@ def test_only_a_start_in_doubt_reads_all_of_the_log_and_says_when_it_cannot_make
     tmp_path: Path, some: Some, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     with opened(tmp_path) as store:
-        place = store.put_messages(some(130, queues=3))[4].physical_offset
+        place = store.put_messages(some(FEW, queues=2))[4].physical_offset
     with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(place + 4)
         file.write(b"rot!")
@@ -180,7 +229,7 @@ def test_a_queue_that_a_crash_s_recovery_began_within_its_first_file_has_its_fir
 ) -> None:
     root, twin = tmp_path / "store", tmp_path / "twin"
     store = opened(root, units_in_file=100)
-    store.put_messages(some(130, queues=3))
+    store.put_messages(some(FEW, queues=2))
     store.flush()
     store.abandon()
     vouch_for_all(root, store)

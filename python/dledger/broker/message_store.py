@@ -94,12 +94,12 @@ class MessageStore:
             self.checkpoint = self._checkpoint_file.read()
             self._mark_file = StoreMarkFile(root)
             self._mark = self._mark_file.read()
+            self._is_mark_due = True  # until `_recover` knows that no file has another name now
             self.reput = reput(self.queues, self.index, 0)
             self.queues.recover()
             self.recovered = self._recover(was_clean, cut_damage)
             self.queues.correct_min_offset(self.log.min_offset)
-            mark = self._mark or StoreMark(0)
-            self.log.next_offsets = mark.next_offsets(self.queues, self.log.max_offset)
+            self.log.next_offsets = (self._mark or StoreMark(0)).next_offsets(self.queues, self.log.max_offset)
         except BaseException:
             self._lock.release()
             raise
@@ -124,6 +124,8 @@ class MessageStore:
             self._compare_with_log()
             if was_clean and not log.files.is_empty:  # so that the next start need not ask again
                 self.flush()
+        elif was_clean:
+            self._is_mark_due = False
         return found
 
     def _compare_with_log(self) -> None:
@@ -267,6 +269,10 @@ class MessageStore:
         """Remove commit log files that end at or before this place, and what queues and index have of them; how many
         commit log files."""
         self._check_thread()
+        if self._mark is None or self._mark.end < physical_offset:  # it alone tells where queues without files go on
+            self._is_mark_due = True
+            self.flush()
+        self._is_mark_due = True
         count = self.log.files.delete_before(physical_offset)
         begin = self.log.min_offset
         self.queues.delete_before(begin)
@@ -290,13 +296,21 @@ class MessageStore:
             self.index.flush()
             indexed = self.index.end_timestamp or indexed
         physic, logics = physic or before.physic_msg_timestamp, logics or before.logics_msg_timestamp
-        mark = StoreMark.of(self.reput.offset, self.queues, self.index, self._mark)
-        if mark != self._mark:  # first: a recovery must not begin behind the place that it speaks of
-            self._mark_file.write(mark)
-            self._mark = mark
+        if self._needs_mark():  # first: a recovery must not begin behind the place that it speaks of
+            self._write_mark()
         checkpoint = StoreCheckpoint(physic, logics, indexed)
         self._checkpoint_file.write(checkpoint)
         self.checkpoint = checkpoint
+
+    def _needs_mark(self) -> bool:
+        """Once for each file of the log is enough: a recovery begins with a file, and puts again what is behind."""
+        size, mark = self.log.file_size, self._mark
+        return self._is_mark_due or mark is None or mark.end // size != self.reput.offset // size
+
+    def _write_mark(self) -> None:
+        mark = StoreMark.of(self.reput.offset, self.queues, self.index, self._mark)
+        self._mark_file.write(mark)
+        self._mark, self._is_mark_due = mark, False
 
     def close(self) -> None:
         """Flush, and leave the store as a broker leaves it that was stopped; a message of which a slave has only the
@@ -304,6 +318,7 @@ class MessageStore:
         try:
             if self.dispatch() < self.log.max_offset:
                 self.log.files.truncate_dirty(self.reput.offset)
+            self._is_mark_due |= self._mark is None or self._mark.end != self.reput.offset
             self.flush()
             self._abort.remove()
         finally:

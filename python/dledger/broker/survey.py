@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.index_service import IndexService
@@ -11,6 +12,9 @@ from dledger.broker.reput import IN_QUEUE, ROLLBACK, DispatchRequest, Reput
 from dledger.errors import FormatError
 
 __all__ = ["Survey"]
+
+CHUNK: Final = 1 << 12
+"""Units that are looked at together."""
 
 
 class Survey(Reput):
@@ -27,8 +31,8 @@ class Survey(Reput):
         """What is wrong with the log: its messages from there on, up to the end of that file, were left out."""
         self.lacks_keys = False
         """Whether a message is not in the index."""
-        self._found: dict[tuple[str, int], tuple[int, int]] = {}
-        """By topic and queue id: the first queue offset, and the one behind the last."""
+        self._found: dict[tuple[str, int], tuple[int, int, int]] = {}
+        """By topic and queue id: the first queue offset, the one behind the last, and how many messages there are."""
         self._spans = [] if index is None else index.spans()
         self._span = 0
         while self.offset < files.max_offset:
@@ -47,9 +51,9 @@ class Survey(Reput):
         for topic, queue_id, physical, _, _, _, queue_offset, words, sys_flag in requests:
             state = sys_flag & ROLLBACK
             if state in IN_QUEUE:
-                first, end = found.get((topic, queue_id), (queue_offset, queue_offset))
+                first, end, count = found.get((topic, queue_id), (queue_offset, queue_offset, 0))
                 if queue_offset >= end:  # otherwise it stands where another one does, and is in no queue
-                    found[topic, queue_id] = (first, queue_offset + 1)
+                    found[topic, queue_id] = (first, queue_offset + 1, count + 1)
             if words and state != ROLLBACK and self._index is not None and not self.lacks_keys:
                 self.lacks_keys = not self._is_indexed(self._index, physical, len(words))
 
@@ -62,11 +66,13 @@ class Survey(Reput):
         return physical != index.end_offset or keys <= index.end_keys
 
     def lacking(self) -> list[tuple[str, int]]:
-        """Topic and queue id of the queues without their first or their last message."""
-        return [key for key, (first, end) in self._found.items() if not self._has(key, first, end)]
+        """Topic and queue id of the queues without all of their messages."""
+        return [key for key, found in self._found.items() if not self._has(key, *found)]
 
-    def _has(self, key: tuple[str, int], first: int, end: int) -> bool:
+    def _has(self, key: tuple[str, int], first: int, end: int, count: int) -> bool:
+        """A recovery that began behind a lost message has put a filler in its place."""
         queue = self._queues.get(*key)
         if queue is None or queue.is_empty or not queue.begin <= first < end <= queue.max_offset:
             return False
-        return not queue.get(first).is_filler
+        parts = (queue.units(at, min(CHUNK, end - at)) for at in range(first, end, CHUNK))
+        return sum(not unit.is_filler for units in parts for unit in units) >= count
