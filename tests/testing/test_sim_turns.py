@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -173,6 +174,25 @@ def test_deadlock_of_the_loop_and_a_turn_is_an_error(process: Process):
             theirs.acquire()
     with pytest.raises(RuntimeError, match="deadlock"), mine:
         mine.acquire()
+
+
+@pytest.mark.parametrize(("threads", "overlap"), [(1, False), (2, True)])
+def test_executor_carries_out_in_order_on_as_many_threads_as_it_has(process: Process, threads: int, overlap: bool):
+    """A left turn of the only thread of queues and index beside another one closed a file that it wrote."""
+    with ThreadPoolExecutor(threads) as executor:
+        for name in "abc":
+
+            def work(name: str = name) -> None:
+                process.note.append(f"{name} begins")
+                process.loop.turns.point()
+                process.note.append(f"{name} ends")
+
+            process.loop.run_in_executor(executor, work)
+        process.run()
+    in_turn = [f"{name} {what}" for name in "abc" for what in ("begins", "ends")]
+    assert sorted(process.note) == sorted(in_turn)
+    assert [one for one in process.note if one.endswith("begins")] == [f"{name} begins" for name in "abc"]
+    assert (process.note != in_turn) == overlap
 
 
 def test_killed_process_ends_its_left_turns(process: Process):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dledger.store.memory_disk import ProcessKilled
 from dledger.testing.sim.disk_waits import DiskWaits
+from dledger.testing.sim.executors import Executors
 from dledger.testing.sim.rng import MILLION, Rng
 from dledger.testing.sim.turns import Turns
 
@@ -151,6 +152,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._held: list[tuple[Callable[[Any], None], Any]] = []
         self.disk_waits = DiskWaits(scheduler)
         self.turns = Turns(self)
+        self.executors = Executors(self)
         self.in_callback = False
         """What runs is the process, and not somebody who looks at it."""
 
@@ -318,28 +320,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        future = self.create_future()
-        latency = self.latency_ns()
-        early = self.rng.below(latency + 1)
-        self.scheduler.after(early, self._execute, (future, func, args, latency - early))
-        return future
-
-    def _execute(self, job: tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...], int]) -> None:
-        if self.hold(self._execute, job):
-            return
-        future, function, args, rest = job
-
-        def call() -> None:
-            try:
-                result = function(*args)
-            except ProcessKilled:
-                return
-            except BaseException as error:
-                self.call_soon_threadsafe(_fail, future, error)
-            else:
-                self.call_soon_threadsafe(_succeed, future, result)
-
-        self.turns.begin(call, rest, lambda _: None)
+        return self.executors.run(executor, func, args)
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **how: Any
@@ -374,16 +355,6 @@ def _awaiting(coroutine: Any) -> list[str]:
             names.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
         coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
     return names
-
-
-def _succeed(future: asyncio.Future[Any], result: object) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
-    if not future.done():
-        future.set_exception(error)
 
 
 def _raise(text: str, error: BaseException | None) -> None:
