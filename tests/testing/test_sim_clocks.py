@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
 from dledger.client import AsyncClient
 from dledger.messages.command import OpenStage
 from dledger.server.appends import COMMAND_HEADER
-from dledger.server.clocks import DOUBT_MS, SESSION_SPARE_MS
+from dledger.server.clocks import DOUBT_MS, SESSION_SPARE_MS, Clocks
 from dledger.server.node import NodeServer
 from dledger.testing.sim.cluster import Node
 from dledger.testing.sim.loop import SimLoop
@@ -85,6 +86,34 @@ def test_a_leader_with_another_wall_clock_ends_the_stages_of_the_one_before_in_t
         scene.wait(TIMEOUT_MS // 2)
         assert set(stages(scene)) == {stage}
         scene.until(lambda: not stages(scene), TIMEOUT_MS // 2 + SLACK_MS, "the end of the stage")
+
+
+class Fake:
+    """A node's clocks, and what its catalog has heard."""
+
+    def __init__(self) -> None:
+        self.now, self.term = 0, None
+        self.catalog = SimpleNamespace(clock_ms=90_000, transactions=SimpleNamespace(stages={1: "open"}))
+        environment = SimpleNamespace(now_ms=lambda: self.now, wall_ms=lambda: 90_000 + self.now)
+        self.clocks = Clocks(environment, self.catalog, lambda: self.term, lambda: False)
+
+
+@pytest.mark.parametrize("led_before", [None, 3])
+def test_what_a_leader_whose_clock_is_behind_has_stamped_counts_from_when_the_next_one_hears_of_it(
+    led_before: int | None,
+) -> None:
+    """Its stage would end too soon by the clock of the next leader, which hears of it together with its own NOOP."""
+    node = Fake()
+    node.term = led_before
+    node.clocks.now_ms()
+    node.now = 10_000
+    node.catalog.clock_ms, node.term = 92_000, 5
+    assert node.clocks.now_ms() == 92_000
+    node.now += 1000
+    assert node.clocks.now_ms() == 93_000
+    node.now += 200
+    node.catalog.clock_ms = 93_000  # its own command, which it stamped before
+    assert node.clocks.now_ms() == 93_200
 
 
 def test_a_catalog_that_a_jump_has_carried_away_ends_stages_in_their_time() -> None:

@@ -109,9 +109,7 @@ class Writes:
         self._driver = driver
         self._now_ms = driver.environment.now_ms
         self._catalog = catalog
-        self.clocks = Clocks(
-            driver.environment, catalog, lambda: driver.raft.role is Role.LEADER, self._nothing_timed_waits
-        )
+        self.clocks = Clocks(driver.environment, catalog, self._leads_in, self._nothing_timed_waits)
         self.quotas = Quotas(group, catalog, self._now_ms)
         self._max_body_bytes = group.max_body_bytes
         self._pending_bytes = group.pending_bytes
@@ -140,11 +138,15 @@ class Writes:
     def waiting(self) -> int:
         return len(self._waiting) + len(self._gathered)
 
+    def _leads_in(self) -> Term | None:
+        """The term in which this node leads, with all that earlier leaders committed; None: it does not."""
+        raft = self._driver.raft
+        return raft.term if raft.role is Role.LEADER and self.caught_up else None
+
     def _nothing_timed_waits(self) -> bool:
-        """Whether this node leads, with all that earlier leaders committed, and has no command under way that begins a
-        time-out."""
+        """Whether this node leads so, and has no command under way that begins a time-out."""
         is_applied = self._catalog.applied_index >= self._last_timed
-        return self._driver.raft.role is Role.LEADER and self.caught_up and not self._timed and is_applied
+        return self._leads_in() is not None and not self._timed and is_applied
 
     # --- requests -----------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dledger.catalog.catalog import Catalog
 from dledger.environment import Environment
+from dledger.types import Term
 
 logger = logging.getLogger(__name__)
 
@@ -57,13 +58,16 @@ class Clocks:
     """One node's view of both."""
 
     def __init__(
-        self, environment: Environment, catalog: Catalog, is_leader: Callable[[], bool], is_settled: Callable[[], bool]
+        self, environment: Environment, catalog: Catalog, leads_in: Callable[[], Term | None],
+        is_settled: Callable[[], bool],
     ) -> None:
-        """``is_settled``: this node leads, has applied what earlier leaders wrote, and no command on its way into the
-        log begins a time-out."""
+        """``leads_in``: the term in which this node leads and has applied what earlier leaders wrote, if it does.
+        ``is_settled``: it does, and no command on its way into the log begins a time-out."""
         self._environment = environment
         self._catalog = catalog
-        self._is_leader = is_leader
+        self._leads_in = leads_in
+        self._led_in: Term | None = None
+        """`leads_in` at the last look."""
         self._is_settled = is_settled
         self._wall = SteadyWall(environment)
         self._heard = self._time = catalog.clock_ms
@@ -78,11 +82,14 @@ class Clocks:
 
     def now_ms(self) -> int:
         """Catalog time, as far as this node can tell; a leader writes it into commands that begin or end a time-out."""
-        now, heard = self._environment.now_ms(), self._catalog.clock_ms
+        now, heard, term = self._environment.now_ms(), self._catalog.clock_ms, self._leads_in()
         if heard != self._heard:
             self._heard = heard
-            if heard > self._time + now - self._at or not self._is_leader():
-                self._time, self._at = heard, now  # a leader's own commands come back later than it stamped them
+            # A leader's own commands come back later than it stamped them. What another leader has stamped, be it the
+            # one before, counts from here on: its clock may have been far behind this one.
+            if heard > self._time + now - self._at or term is None or term != self._led_in:
+                self._time, self._at = heard, now
+        self._led_in = term
         time, wall = self._time + now - self._at, self._wall.now_ms()
         if wall >= time + STEP_MS and (target := self._may_step_to(wall)) > time:
             self._time, self._at = time, now = target, now

@@ -47,6 +47,13 @@ WORLD: Final = (
         "tests/testing/test_sim_clocks.py",
     ),
     Mutant(
+        "lagging-stamp-ends-stage", "D10 B3", "server.clocks", "Clocks.now_ms",
+        " or term != self._led_in",
+        "",
+        "a new leader ends a stage early that the one before has stamped with a clock that was behind",
+        "tests/testing/test_sim_clocks.py",
+    ),
+    Mutant(
         "step-ends-session", "D10 B3", "server.clocks", "Clocks._may_step_to",
         "wall if session_ends is None else min(wall, session_ends - SESSION_SPARE_MS)",
         "wall",
