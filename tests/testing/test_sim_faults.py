@@ -146,7 +146,7 @@ def test_a_node_that_hears_another_group_of_its_name_is_found(invaded, monkeypat
     no_id_in_messages(monkeypatch)
     for node in scene.group.nodes:  # what each sends was said before
         if node.server is not None:
-            node.server.raft._machine.watch._known = None
+            node.server.raft._machine.watch.look()
     scene.world.breaks = lambda *_: None  # the hello is found at once, and is not what is looked for here
     with pytest.raises(Broken, match=r"I17: .* which is another group's"):
         scene.wait(20_000)

@@ -63,6 +63,8 @@ class BlockingConnection:
         self._on_refusal = on_refusal
         self._unheard: Callable[[Message], object] | None = None
         """Who takes the node's last word on the proof, while that is under way."""
+        self._proof: list[Buffer] = []
+        """The proof that leaves with the first request: the node takes both in one turn."""
         self._reader = FrameReader(limits)
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._frames: deque[Frame] = deque()
@@ -96,10 +98,11 @@ class BlockingConnection:
         certified = nodes_of(sock.getpeercert()) if isinstance(sock, ssl.SSLSocket) else None
         words: HelloRequest | HelloProof | None = greeting.hello
         while words is not None:
-            self.send(words, deadline=deadline)
             if greeting.proved and self._on_refusal is not None:
+                self._proof = encode(words, 1)
                 self._unheard = partial(greeting.answered, certified=certified)
                 break
+            self.send(words, deadline=deadline)
             answer = self.receive(deadline)[1]
             words = greeting.answered(answer, certified)
         welcome: HelloResponse = answer
@@ -119,7 +122,12 @@ class BlockingConnection:
             Lost: not all of it left.
         """
         self._request_id = self._request_id % 0xFFFFFFFF + 1
-        frame = encode(message, self._request_id, payload)
+        self._send_frame(encode(message, self._request_id, payload), deadline)
+        return self._request_id
+
+    def _send_frame(self, frame: list[Buffer], deadline: float | None) -> None:
+        if self._proof:
+            frame, self._proof = [*self._proof, *frame], []
         try:
             self._wait_at_most(deadline)
             if len(frame) == 1:
@@ -133,7 +141,6 @@ class BlockingConnection:
                 self._send_pieces(frame)
         except OSError as error:
             raise Lost(f"sending failed: {error.strerror or error}", sent=False) from None
-        return self._request_id
 
     def _send_pieces(self, frame: Sequence[Buffer]) -> None:
         pieces = [memoryview(piece).cast("B") for piece in frame if len(piece)]
@@ -153,6 +160,8 @@ class BlockingConnection:
             Lost: the connection ended, or ``deadline`` (time.monotonic) passed.
             ProtocolError: what came is no answer.
         """
+        if self._proof:
+            self._send_frame([], deadline)
         while not self._frames:
             self._receive_some(deadline)
         frame = self._frames.popleft()

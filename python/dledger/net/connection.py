@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from dledger.errors import ProtocolError, Unavailable
 from dledger.messages.hello import HelloRequest
 from dledger.net.address import split_address, tune
-from dledger.net.handlers import Handlers, OnClose, OnConnection, OnFrame, grow_receive_buffer, ignore, receive_buffer
+from dledger.net.handlers import Handlers, OnClose, OnConnection, OnFrame, ignore, receive_buffer
 from dledger.net.inflow import PRESSED_READ_BYTES, Inflow
 from dledger.net.outgoing import WRITE_HIGH_BYTES, Outgoing
 from dledger.net.seldom import Seldom
@@ -66,6 +66,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         self._inflow = inflow
         self._seldom = seldom
         self._reader = FrameReader(limits, HELLO_LIMITS if accepted else None, self._admits if inflow else None)
+        self._buffer = receive_buffer()
         self._shared: memoryview | None = None
         """The thread's receive buffer, while this connection reads into it; None: into a large payload's own."""
         self._holds = 0
@@ -94,17 +95,17 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         self._handlers.on_open(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        self._shared = None
-        wanted = self._reader.wanted
-        if wanted is not None:  # of a client no more at once than is its turn: fifty may have megabytes ready
+        reader = self._reader
+        if reader.large is not None:
+            self._shared, wanted = None, cast(memoryview, reader.wanted)
+            # Of a client no more at once than is its turn: fifty may have megabytes ready.
             return wanted[:TURN_BYTES] if self._accepted and not self.is_member else wanted
-        buffer, rest = receive_buffer(), self._reader.rest
-        self._shared = buffer
+        self._shared = buffer = self._buffer.view
+        rest = reader.rest
         if not rest:
-            pressed = self._inflow is not None and self._inflow.is_pressed
-            return buffer[:PRESSED_READ_BYTES] if pressed else buffer
+            return buffer[:PRESSED_READ_BYTES] if self._inflow is not None and self._inflow.is_pressed else buffer
         if len(rest) >= len(buffer) // 2:  # a header near its limit
-            self._shared = buffer = grow_receive_buffer(2 * len(rest))
+            self._shared = buffer = self._buffer.grow(2 * len(rest))
         buffer[: len(rest)] = rest
         return buffer[len(rest) :]
 
@@ -122,7 +123,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
             self._dispatch()
         except ProtocolError as error:
             self.fail(error)
-        if self._inflow is not None and (self._holds or reader.in_frame):
+        if self._inflow is not None and not self.is_member and (self._holds or reader.in_frame):
             self._note(self._inflow)
         if self._turn_bytes >= TURN_BYTES:
             self._end_turn()

@@ -36,19 +36,26 @@ class Handlers:
     on_batch_end: OnConnection = ignore
 
 
+class ReceiveBuffer:
+    """What all connections of one thread read into, each in its turn."""
+
+    __slots__ = ("view",)
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(RECEIVE_BYTES))
+
+    def grow(self, size: int) -> memoryview:
+        """A larger one from now on, for a header that does not fit."""
+        self.view = memoryview(bytearray(size))
+        return self.view
+
+
 _thread = threading.local()
 
 
-def receive_buffer() -> memoryview:
+def receive_buffer() -> ReceiveBuffer:
     """This thread's."""
-    buffer: memoryview | None = getattr(_thread, "buffer", None)
+    buffer: ReceiveBuffer | None = getattr(_thread, "buffer", None)
     if buffer is None:
-        buffer = _thread.buffer = memoryview(bytearray(RECEIVE_BYTES))
-    return buffer
-
-
-def grow_receive_buffer(size: int) -> memoryview:
-    """A larger one from now on, for a header that does not fit."""
-    buffer: memoryview = memoryview(bytearray(size))
-    _thread.buffer = buffer
+        buffer = _thread.buffer = ReceiveBuffer()
     return buffer

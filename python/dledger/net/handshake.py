@@ -128,9 +128,10 @@ def other_group(own: Introduction, theirs: HelloRequest | HelloResponse) -> str:
             f"{own.node_id or 'this program'} that they are {', '.join(sorted(own.members))}: a majority of the one "
             "need not meet a majority of the other. Start all of them with the same list"
         )
-    mine = {own.group_id, *(ancestor for ancestor, _ in own.ancestors)}
-    others = {theirs.group_id, *(ancestor for ancestor, _ in theirs.ancestors)}
-    if own.group_id and theirs.group_id and own.group_id not in others and theirs.group_id not in mine:
+    if not own.group_id or not theirs.group_id or own.group_id == theirs.group_id:
+        return ""
+    mine, others = ({ancestor for ancestor, _ in one.ancestors} for one in (own, theirs))
+    if own.group_id not in others and theirs.group_id not in mine:
         return (
             f"{theirs.node_id or 'the program that connects'} belongs to the group {theirs.group_id}, and "
             f"{own.node_id or 'this program'} to the group {own.group_id}: both are called "

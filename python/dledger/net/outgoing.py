@@ -78,9 +78,9 @@ class Outgoing:
             return
         self._out, self._queued = [], 0
         was_full = size > WRITE_HIGH_BYTES
-        if self.closing:
+        transport = cast(asyncio.Transport, self._transport)  # whoever has something to send has one
+        if transport.is_closing():
             return
-        transport = cast(asyncio.Transport, self._transport)
         pieces: list[Buffer] = out if len(out) == 1 else [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
         if transport.get_write_buffer_size() == 0:
             pieces = self._write_now(pieces)

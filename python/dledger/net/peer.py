@@ -96,12 +96,13 @@ class PeerLink:
 
     def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
         """Send, or keep until the attempt to connect that is under way has ended, or drop. Never waits."""
-        if self.unsent_bytes > self._max_bytes:
+        connection = self._connection
+        if (self._waiting_bytes if connection is None else connection.unsent_bytes) > self._max_bytes:
             self.dropped += 1
             return
         frame = encode(message)
-        if self._connection is not None:
-            self._connection.send_frame(frame)
+        if connection is not None:
+            connection.send_frame(frame)
             return
         self._waiting.append(frame)
         self._waiting_bytes += sum(map(len, frame))

@@ -39,13 +39,13 @@ class Secret:
         self._begun = hmac.new(key, digestmod="sha256")
         """Its copies save the search for the hash function, which costs more than the proof."""
 
-    def proof(self, side: Side, hello: HelloRequest, answer: HelloResponse) -> bytes:
-        """What the given side sends."""
+    def proof(self, side: Side, hello: HelloRequest, answer: HelloResponse, nonce: bytes | None = None) -> bytes:
+        """What the given side sends. ``nonce``: the one of ``answer``, where that is still to be made with it."""
         role = "node" if hello.node_id else "client"
         said = (
             "dledger hello", hello.version, side.value, role,
             hello.group, hello.node_id, hello.group_id, hello.nonce,
-            answer.group, answer.node_id, answer.group_id, answer.nonce,
+            answer.group, answer.node_id, answer.group_id, answer.nonce if nonce is None else nonce,
         )  # fmt: skip
         made = self._begun.copy()
         made.update(pack(said))

@@ -45,6 +45,8 @@ class Admission:
         """``change_of``: what an entry changes, told from its bytes alone."""
         self.me = me
         self.membership = membership
+        self.on_change: Callable[[], None] = lambda: None
+        """Told when `membership` is another one."""
         self.pending: Change | None = None
         """The change in this log that is not known to be committed."""
         self._log = log
@@ -151,3 +153,4 @@ class Admission:
     def _set(self, membership: Membership) -> None:
         self._unsaved |= membership != self.membership
         self.membership = membership
+        self.on_change()

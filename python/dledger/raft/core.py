@@ -46,6 +46,8 @@ class Core(ABC):
         self.log = log
         known = _with_members(membership, config) if membership else Admission.of_all(config.members)
         self.admission = Admission(node_id, known, log, change_of)
+        self.tag = config.group
+        """The group, as all messages name it."""
         self.watch = GroupWatch(self, alone=membership is None)
         self.dice = dice
         self.out = Outbox()
@@ -79,11 +81,6 @@ class Core(ABC):
     @abstractmethod
     def recount(self) -> None:
         """Others count than before."""
-
-    @property
-    def tag(self) -> str:
-        """The group, as all messages name it."""
-        return self.watch.tag
 
     @property
     def can_lead(self) -> bool:

@@ -22,7 +22,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dledger.messages.membership import Membership
 from dledger.messages.peer import MemberRequest, MemberResponse, PeerMessage, group_tag
 from dledger.types import NodeId
 
@@ -66,17 +65,9 @@ class GroupWatch:
         self.told_without_id = False
         """Another member has said that the group was founded, before there were ids."""
         self._alone = alone
-        self._known: Membership | None = None
-        self._tag = core.config.group
         self._is_known = alone
-
-    @property
-    def tag(self) -> str:
-        """What this node's messages say."""
-        membership = self.core.admission.membership
-        if membership is not self._known and not self._alone:
-            self._know(membership)
-        return self._tag
+        self.look()
+        core.admission.on_change = self.look
 
     @property
     def wants_id(self) -> bool:
@@ -86,11 +77,12 @@ class GroupWatch:
 
     def join_without_id(self) -> None:
         """The group was founded before there were ids."""
-        self.told_without_id, self._known = True, None
+        self.told_without_id = True
+        self.look()
 
     def hears(self, message: PeerMessage, now_ms: int) -> bool:
         """Whether ``message`` is of this node's group; else a trace is left, not too often."""
-        tag = self.tag
+        tag = self.core.tag
         if message.group == tag and self._is_known:
             return True
         if isinstance(message, MemberRequest | MemberResponse) and self._may_be_one(message.group):
@@ -104,16 +96,19 @@ class GroupWatch:
             self.core.out.fact("other_group", node=message.local_id, message=kind, theirs=message.group, own=tag)
         return False
 
-    def _know(self, membership: Membership) -> None:
-        core, self._known = self.core, membership
+    def look(self) -> None:
+        """What this node knows of its group is another thing than before: so is what its messages say."""
+        if self._alone:
+            return
+        core, membership = self.core, self.core.admission.membership
         self._is_known = membership.founded or bool(membership.group_id) or self.told_without_id
         name, members = core.config.group, core.config.members
-        self._tag = group_tag(name, members, membership.group_id if self._is_known else None)
+        core.tag = group_tag(name, members, membership.group_id if self._is_known else None)
 
     def _may_be_one(self, tag: str) -> bool:
         """Whether the sender, by what it knows, may be of this group: what one of both does not know yet is no
         contradiction."""
-        own, theirs = self._tag.split("/"), tag.split("/")
+        own, theirs = self.core.tag.split("/"), tag.split("/")
         return own[0] == theirs[0] and all(
             not one or not other or one == other for one, other in zip(own[1:], theirs[1:], strict=False)
         )

@@ -64,7 +64,7 @@ HELLOS: Final = 4
 """Hellos that are answered in `HELLOS_S` of those who must prove a secret: the node proves it to each of them first."""
 HELLOS_S: Final = 0.004
 
-PEER_MESSAGES: Final[tuple[type[Any], ...]] = PeerMessage.__args__
+PEER_MESSAGES: Final[frozenset[type[Any]]] = frozenset(PeerMessage.__args__)
 Handler = Callable[[Connection, int, Any], None]
 
 
@@ -206,7 +206,7 @@ class Front:
         elif isinstance(session, Visit):
             self._proof(connection, request_id, message, session)
         elif session.peer is not None:
-            if isinstance(message, PEER_MESSAGES):
+            if type(message) in PEER_MESSAGES:
                 self._driver.step(message)
             elif isinstance(message, RepairRequest | RepairResponse):
                 self._repairs.on_message(message)

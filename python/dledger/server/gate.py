@@ -48,6 +48,8 @@ class Gate:
         self.known: Callable[[], Membership] = Membership
         """What the node knows of its group."""
         self._introduction: tuple[Membership, Introduction] | None = None
+        self._welcome = HelloResponse(code=Code.SUCCESS)
+        """What is answered to whoever is taken; made with `_introduction`."""
         self.refused: dict[str, str] = {}
         """Why the last connection of each member, by the name that it gave, was not taken; of this life."""
         if node.tls is not None:
@@ -70,6 +72,10 @@ class Gate:
                 group_id=known.group_id, ancestors=known.ancestors,
             )  # fmt: skip
             self._introduction = known, own
+            self._welcome = HelloResponse(
+                code=Code.SUCCESS, group=own.group, node_id=NodeId(own.node_id), release=RELEASE,
+                group_id=own.group_id, members=own.members, ancestors=own.ancestors,
+            )  # fmt: skip
         return self._introduction[1]
 
     def to_peer(self, peer: NodeId) -> Greeting:
@@ -109,28 +115,26 @@ class Gate:
             self.refused.pop(hello.node_id, None)
         if hello.version == 1:  # whose programs take these four fields and no more
             return HelloResponse(code=code, message=text, group=own.group, node_id=NodeId(own.node_id))
-        answer = HelloResponse(
-            code=code, message=text, group=own.group, node_id=NodeId(own.node_id), release=RELEASE,
-            group_id=own.group_id, members=own.members, ancestors=own.ancestors,
-        )  # fmt: skip
-        if code is not Code.SUCCESS or self._secret is None or not self.wants_proof(hello):
-            return answer
-        answer = replace(answer, nonce=bytes.fromhex(self._environment.unique()), proof_wanted=True)
-        return replace(answer, proof=self._secret.proof(Side.ACCEPTS, hello, answer))
+        if code is not Code.SUCCESS:
+            return replace(self._welcome, code=code, message=text)
+        if self._secret is None or not self.wants_proof(hello):
+            return self._welcome
+        nonce = bytes.fromhex(self._environment.unique())
+        proof = self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce)
+        return replace(self._welcome, nonce=nonce, proof=proof, proof_wanted=True)
 
     def proved(self, visit: Visit, message: HelloProof) -> HelloResponse:
         """The last word on a connection that was asked for its proof."""
         hello, answer = visit.hello, visit.answer
         assert self._secret is not None
         peer = NodeId(hello.node_id)
-        last = replace(answer, proof_wanted=False, proof=b"", nonce=b"")
         if self._secret.is_proof(message.proof, Side.OPENS, hello, answer):
             self.unproved.pop(peer, None)
-            return last
+            return self._last(answer)
         if message.proof:
             who = hello.node_id or "this client"
             text = f"{who} has another secret than {self._node.node_id}: give both the same file"
-            return replace(last, code=Code.ACCESS_DENIED, message=text)
+            return self._last(answer, text)
         if peer and not self._required:
             if peer not in self.unproved:
                 logger.warning(
@@ -138,12 +142,21 @@ class Gate:
                     "with the others' --secret-file, then say 'dledger secret enforce'", peer,
                 )  # fmt: skip
             self.unproved[peer] = hello.release
-            return last
+            return self._last(answer)
         text = (
             f"{hello.node_id or 'this client'} has no secret to prove, which this group wants: give it the file that "
             f"{self._node.node_id} has, as secret_file (--secret-file)"
         )
-        return replace(last, code=Code.ACCESS_DENIED, message=text)
+        return self._last(answer, text)
+
+    def _last(self, answer: HelloResponse, refusal: str = "") -> HelloResponse:
+        """What ``answer`` said, without what it asked."""
+        if not refusal:
+            self.introduction()
+            return self._welcome
+        return replace(
+            answer, code=Code.ACCESS_DENIED, message=refusal, proof_wanted=False, proof=b"", nonce=b""
+        )
 
     def status(self) -> dict[str, Any]:
         """Whether it has a secret, requires one of members, and which members had none to prove."""

@@ -42,7 +42,7 @@ class MarkBook:
         with self._changing:
             if durable == self.mark.durable and commit == self.mark.commit:
                 return
-            before, mark = self.mark, replace(self.mark, durable=durable, commit=commit)
+            before, mark = self.mark, self.mark.raised(durable, commit)
             if self._vouch is not None:
                 self._vouch(mark, before)
             self._change(mark)

@@ -115,41 +115,38 @@ class FrameReader:
         self._limits = limits
         self._first = first
         self._admits = admits
-        self._rest = b""
-        self._large: memoryview | None = None
+        self.rest = b""
+        """Bytes held that are no whole frame yet; what is fed next belongs right behind them."""
+        self.large: memoryview | None = None
+        """The buffer of a large payload that is under way."""
         self._filled = 0
         self._frame: Frame | None = None
 
     @property
     def in_frame(self) -> bool:
         """Whether half a frame is held."""
-        return bool(self._rest) or self._large is not None
+        return bool(self.rest) or self.large is not None
 
     @property
     def held(self) -> int:
         """Bytes of memory that a frame takes which has begun and not ended."""
-        return len(self._rest) + (0 if self._large is None else len(self._large))
-
-    @property
-    def rest(self) -> bytes:
-        """Bytes held that are no whole frame yet; what is fed next belongs right behind them."""
-        return self._rest
+        return len(self.rest) + (0 if self.large is None else len(self.large))
 
     @property
     def wanted(self) -> memoryview | None:
         """The part of a large payload that is still to come; None when `feed` wants the next bytes."""
-        return None if self._large is None else self._large[self._filled :]
+        return None if self.large is None else self.large[self._filled :]
 
     def forget(self) -> None:
         """Let go of what was held: the stream has ended."""
-        self._rest, self._large, self._frame, self.refused = b"", None, None, False
+        self.rest, self.large, self._frame, self.refused = b"", None, None, False
 
     def received(self, size: int) -> Frame | None:
         """``size`` bytes were put into `wanted`; the frame when that was the last of them."""
         self._filled += size
-        if self._large is None or self._filled < len(self._large):
+        if self.large is None or self._filled < len(self.large):
             return None
-        frame, self._large, self._frame = self._frame, None, None
+        frame, self.large, self._frame = self._frame, None, None
         return frame
 
     def feed(self, data: Buffer) -> list[Frame]:
@@ -159,23 +156,23 @@ class FrameReader:
             ProtocolError, FrameTooLarge: garbage; nothing more can be read from this stream.
         """
         frames: list[Frame] = []
-        while data and self._large is not None:
-            wanted = self._large[self._filled :]
+        while data and self.large is not None:
+            wanted = self.large[self._filled :]
             size = min(len(wanted), len(data))
             wanted[:size] = data[:size]
             data = data[size:]
             if frame := self.received(size):
                 frames.append(frame)
-        if self._rest:
-            data = b"".join((self._rest, data))
-            self._rest = b""
+        if self.rest:
+            data = b"".join((self.rest, data))
+            self.rest = b""
         self.parse(memoryview(data), frames)
         return frames
 
     def parse(self, view: memoryview, frames: list[Frame]) -> None:
         """Add the frames in ``view``, which starts at a frame's first byte, with `rest` if there is any, to ``frames``
         and keep what is left."""
-        self._rest, self.refused = b"", False
+        self.rest, self.refused = b"", False
         at, size, limits = 0, len(view), self._first or self._limits
         while size - at >= PREFIX_SIZE:
             kind, request_id, header_len, payload_len, crc = parse_prefix(view, at, limits)
@@ -199,7 +196,7 @@ class FrameReader:
             frames.append(Frame(kind, request_id, header, payload))
             at = end
         if at < size:
-            self._rest = bytes(view[at:])
+            self.rest = bytes(view[at:])
 
     def _ask(self, size: int) -> bool:
         """Whether to wait for so many bytes."""
@@ -211,7 +208,7 @@ class FrameReader:
     def _start_large(self, kind: int, request_id: int, header: bytes, size: int, begin: memoryview) -> None:
         buffer = memoryview(bytearray(size))
         buffer[: len(begin)] = begin
-        self._large, self._filled = buffer, len(begin)
+        self.large, self._filled = buffer, len(begin)
         self._frame = Frame(kind, request_id, header, buffer.toreadonly())
 
 

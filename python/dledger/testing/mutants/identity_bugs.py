@@ -35,8 +35,8 @@ IDENTITY: Final = (
     ),
     Mutant(
         "identity-old-proof", "D6", "server.gate", "Gate.answer",
-        "nonce=bytes.fromhex(self._environment.unique()), proof_wanted=True",
-        "nonce=bytes(16), proof_wanted=True",
+        "nonce = bytes.fromhex(self._environment.unique())",
+        "nonce = bytes(16)",
         "a proof that was overheard once opens another connection",
         MEMBERS_PROVE,
     ),
