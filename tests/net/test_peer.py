@@ -132,6 +132,40 @@ def test_link_leaves_a_peer_that_does_not_answer_its_hello(monkeypatch: pytest.M
     run(main())
 
 
+def test_link_whose_peer_answers_in_the_turn_in_which_its_time_is_over_is_opened_again_when_it_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that was paused finds both at once. Its link stayed closed for ever, and the leader never heard of it."""
+    timeouts: list[asyncio.Timeout] = []
+    timeout, opened = asyncio.timeout, PeerLink._open
+
+    def noted(delay: float | None) -> asyncio.Timeout:
+        timeouts.append(timeout(delay))
+        return timeouts[-1]
+
+    def opened_late(link: PeerLink, connection: Connection) -> None:
+        opened(link, connection)
+        timeouts[-1].reschedule(asyncio.get_running_loop().time())
+
+    async def main() -> None:
+        peer = Peer()
+        address = await peer.open()
+        monkeypatch.setattr(asyncio, "timeout", noted)
+        monkeypatch.setattr(PeerLink, "_open", opened_late)
+        link = PeerLink(lambda: address, greet)
+        link.start()
+        link.send(beat(1))
+        await peer.until(lambda: peer.rounds == [1])
+        monkeypatch.undo()
+        peer.connections[0].abort()
+        await peer.until(lambda: len(peer.hellos) == 2)
+        await link.close()
+        assert peer.listener is not None
+        await peer.listener.close()
+
+    run(main())
+
+
 def test_link_takes_no_other_node_for_its_peer(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         peer = Peer()

@@ -160,8 +160,9 @@ class PeerLink:
             async with asyncio.timeout(CONNECT_S):
                 await self._settled.wait()
         except TimeoutError:
-            self._newest = None  # that it ends now is this side's doing
-            log.debug("the peer at %s does not answer our hello", connection.peer_name)
+            if self._connection is not connection:  # else it has answered in the very turn in which its time was over
+                self._newest = None  # that it ends now is this side's doing
+                log.debug("the peer at %s does not answer our hello", connection.peer_name)
         finally:
             if self._connection is not connection:
                 connection.abort()

@@ -57,6 +57,13 @@ EDGES: Final = (
         "a late answer is taken for that of another request",
     ),
     Mutant(
+        "link-closed-for-ever", "B35", "net.peer", "PeerLink._begin",
+        "if self._connection is not connection:  # else",
+        "if connection is not None:  # else",
+        "a link whose peer answers in the turn in which its time is over is never opened again",
+        "tests/net/test_peer.py",
+    ),
+    Mutant(
         "wire-no-length-limit", "B36", "wire.framing", "parse_prefix",
         "if payload_len > limits.payload_bytes:",
         "if payload_len > limits.payload_bytes + (1 << 40):",
