@@ -51,7 +51,7 @@ BROKER: Final = (
         "tests/store/test_store_parts.py",
     ),
     Mutant(
-        "reput-goes-on-after-a-failure", "D2 I21", "server.reput", "ReputMessageService._unless_failed",
+        "reput-goes-on-after-a-failure", "D2", "server.reput", "ReputMessageService._unless_failed",
         "if not self._driver.failed:",
         "if self._driver is not None:",
         "messages are put into queues and index by a node whose disk has failed",

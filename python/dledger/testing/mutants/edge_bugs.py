@@ -79,8 +79,8 @@ EDGES: Final = (
     ),
     Mutant(
         "wire-payload-cut-short", "B36", "wire.framing", "FrameReader.received",
-        "self._filled < len(self._large)",
-        "self._filled + 1 < len(self._large)",
+        "self._filled < len(self.large)",
+        "self._filled + 1 < len(self.large)",
         "a large frame is handed on before its last byte is there",
         "tests/wire/test_framing.py",
     ),
