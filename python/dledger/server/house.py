@@ -221,7 +221,7 @@ class House:
             return
         raft = self._driver.raft
         limit = min(
-            raft.committed_index,
+            raft.committed_index - 1,  # the first entry that stays is committed: no cut goes back into what is gone
             self._applier.applied_index,
             self._checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
