@@ -386,6 +386,16 @@ def test_a_flood_of_requests_on_one_connection_leaves_every_turn_room_for_others
     with_node(work)
 
 
+def send_what_fits(sock: socket.socket, frame: bytes, most: int) -> int:
+    """Send a frame again and again, up to ``most`` bytes or to where the kernel takes no more; how many those were."""
+    sock.setblocking(False)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while sent < most:
+            sent += sock.send(frame[sent % len(frame) :])
+    return sent
+
+
 def test_megabytes_that_have_come_on_one_connection_are_not_taken_in_one_turn() -> None:
     async def work(node: Node) -> None:
         address = await node.open()
@@ -402,11 +412,7 @@ def test_megabytes_that_have_come_on_one_connection_are_not_taken_in_one_turn() 
             sock.sendall(HELLO)
             await node.until(lambda: len(node.frames) == 1)
             frame = b"".join(encode(AppendRequest(), 1, [bytes(16 << 10)]))
-            sock.setblocking(False)
-            sent = 0
-            with contextlib.suppress(BlockingIOError):
-                while sent < 1 << 30:
-                    sent += sock.send(frame[sent % len(frame) :])
+            sent = send_what_fits(sock, frame, 1 << 30)
             next_turn()
             await node.until(lambda: len(node.frames) == 1 + sent // len(frame))
             ticking[-1].cancel()
@@ -426,11 +432,7 @@ def test_a_large_body_is_received_no_more_at_once_than_is_a_clients_turn() -> No
             sock.sendall(HELLO)
             await node.until(lambda: len(node.frames) == 1)
             frame = b"".join(encode(AppendRequest(), 1, [bytes(4 << 20)]))
-            sock.setblocking(False)
-            sent = 0
-            with contextlib.suppress(BlockingIOError):
-                while sent < len(frame):
-                    sent += sock.send(frame[sent:])
+            sent = send_what_fits(sock, frame, len(frame))
             (connection,) = node.listener.connections
             turns = [connection.received]
             while turns[-1] < len(HELLO) + sent and not connection.closing:

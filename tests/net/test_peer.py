@@ -154,14 +154,16 @@ def test_link_whose_peer_answers_in_the_turn_in_which_its_time_is_over_is_opened
         monkeypatch.setattr(PeerLink, "_open", opened_late)
         link = PeerLink(lambda: address, greet)
         link.start()
-        link.send(beat(1))
-        await peer.until(lambda: peer.rounds == [1])
-        monkeypatch.undo()
-        peer.connections[0].abort()
-        await peer.until(lambda: len(peer.hellos) == 2)
-        await link.close()
-        assert peer.listener is not None
-        await peer.listener.close()
+        try:
+            link.send(beat(1))
+            await peer.until(lambda: peer.rounds == [1])
+            monkeypatch.undo()
+            peer.connections[0].abort()
+            await peer.until(lambda: len(peer.hellos) == 2)
+        finally:  # uvloop does not end beside an open port
+            await link.close()
+            assert peer.listener is not None
+            await peer.listener.close()
 
     run(main())
 

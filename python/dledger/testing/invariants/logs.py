@@ -84,9 +84,10 @@ class Logs:
             raise Broken("I3", f"{view} has a log up to {end}; its effects make {view.terms.last}")
 
     def began(self, view: View) -> None:
-        """I15: the front goes forward only, over committed entries only."""
+        """I15: the front goes forward only, over committed entries only, and the first one that stays is committed too:
+        no cut goes back into what is gone."""
         begin = view.log.begin_index
-        if begin < view.begin or begin > view.log.committed_index + 1 or begin > view.store.begin_index:
+        if begin < view.begin or begin > view.log.committed_index or begin > view.store.begin_index:
             raise Broken(
                 "I15",
                 f"{view} begins at {begin} after {view.begin}, its store at {view.store.begin_index}, committed is "

@@ -61,6 +61,12 @@ WORLD: Final = (
         "tests/testing/test_sim_clocks.py",
     ),
     Mutant(
+        "retention-up-to-the-uncommitted", "D14 B34", "server.house", "House._retain",
+        "raft.committed_index - 1,",
+        "raft.committed_index,",
+        "a log begins with an entry that is not committed, and a cut goes back into what is gone",
+    ),
+    Mutant(
         "retention-believes-jump", "D10 B34", "server.clocks", "SteadyWall.now_ms",
         "now - self._since_ms >= DOUBT_MS",
         "True",
