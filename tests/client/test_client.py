@@ -463,3 +463,16 @@ def test_idle_connection_that_the_node_closed_is_not_used_for_what_cannot_be_rep
     client.delete_topic("t")
     assert not client.topics()
     assert group.requests(MetadataRequest)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_new_client_asks_for_its_topic_at_once_and_goes_on_to_the_leader(
+    group: Any, fast: dict[str, Any], client: Client, leads: bool
+) -> None:
+    """Who leads is in the answer to the question itself."""
+    group.seen.clear()
+    node_id = group.leader if leads else next(name for name in group.nodes if name != group.leader)
+    with Client(group.nodes[node_id].address, **fast) as fresh:
+        assert fresh.topic("t").name == "t"
+    asked = [(node, message.topics) for node, message, _ in group.seen if isinstance(message, MetadataRequest)]
+    assert asked == [(node_id, ("t",)), *([] if leads else [(group.leader, ("t",))])]

@@ -142,8 +142,9 @@ def test_both_sides_prove_before_either_goes_on(node_id: str) -> None:
     assert words is not None
     assert KEY.is_proof(words.proof, Side.OPENS, greeting.hello, asked)
     assert greeting.welcome is None
-    assert greeting.answered(ANSWER) is None
-    assert greeting.welcome == ANSWER
+    last_word = HelloResponse(code=Code.SUCCESS, group=ANSWER.group, node_id=ANSWER.node_id)
+    assert greeting.answered(last_word) is None
+    assert greeting.welcome == asked, "what the node has said of itself"
 
 
 def test_a_node_with_another_secret_gets_no_proof_and_no_word() -> None:

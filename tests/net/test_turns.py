@@ -34,10 +34,11 @@ class Counter:
         self.alone: list[bool] = []
         """Whether each was, as the room for it was asked for."""
         self.is_alone = False
+        self.now_s = 0.0
         self.timers: list[Callable[[], None]] = []
         self.turns: Turns[FakeConnection] = Turns(
             2, 1.0, partial(self.note, True), partial(self.note, False), self.is_free,
-            lambda _: self.is_alone, self.later,
+            lambda _: self.is_alone, self,
         )  # fmt: skip
 
     def is_free(self, alone: bool) -> bool:
@@ -47,8 +48,12 @@ class Counter:
     def note(self, waits: bool, connection: FakeConnection) -> None:
         connection.waits = waits
 
-    def later(self, delay_s: float, work: Callable[[], None]) -> Any:
-        self.timers.append(work)
+    def time(self) -> float:
+        return self.now_s
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> Any:
+        assert self.now_s + delay == 1.0 + self.now_s // 1.0, "whiles are of one second, from the first one's begin on"
+        self.timers.append(callback)
         return Timer()
 
     def ask(self, host: str, name: str) -> FakeConnection:
@@ -62,9 +67,11 @@ class Counter:
 
     def next_while(self) -> list[str]:
         """What is carried out in it."""
-        assert len(self.timers) == 1, "one while at a time"
+        assert len(self.timers) <= 1, "one while at a time"
         before = len(self.done)
-        self.timers.pop()()
+        self.now_s += 1.0
+        if self.timers:
+            self.timers.pop()()
         return self.done[before:]
 
 
@@ -183,7 +190,7 @@ def test_company_is_another_connection_that_asked_a_moment_ago() -> None:
 
 
 def test_nothing_is_carried_out_after_the_end() -> None:
-    loop_free: Turns[FakeConnection] = Turns(1, 1.0, lambda _: None, lambda _: None, call_later=lambda *_: Timer())
+    loop_free: Turns[FakeConnection] = Turns(1, 1.0, lambda _: None, lambda _: None, clock=Counter())
     done: list[str] = []
     loop_free.ask(FakeConnection("a"), lambda: done.append("first"))
     loop_free.ask(FakeConnection("a"), lambda: done.append("second"))

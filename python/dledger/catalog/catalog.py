@@ -144,7 +144,7 @@ class Catalog:
         yet) are left to `apply_data`. A leader asks this only when it has applied all entries before its term.
         """
         key = header.topic_id << 32 | header.partition
-        partition = self.partitions.get(key)
+        partition = self._used.get(key) or self.partitions.get(key)
         if partition is None or header.count <= 0 or header.kind != Kind.DATA:
             return self._refusal(header, partition)
         refused = refuse(header, partition.newest_schema, partition.topic)

@@ -60,8 +60,9 @@ def execute(command: Command, what: str, repeatable: bool = True) -> Operation[d
 def metadata(core: Core, request: MetadataRequest, what: str) -> Operation[MetadataResponse]:
     """The leader's view, which has every topic that was acknowledged."""
     answer: MetadataResponse
-    for _ in range(METADATA_TRIES):
-        answer, _payload = yield Request(request, Terms(what=what))
+    for tries in range(METADATA_TRIES):
+        # Whoever is asked first says who leads, and that may be itself: nobody else needs to be asked before.
+        answer, _payload = yield Request(request, Terms(what=what, anybody=not tries))
         core.routes.learned(answer)
         if answer.leader_id == answer.node_id:
             break

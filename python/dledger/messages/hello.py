@@ -40,7 +40,7 @@ class HelloRequest:
 @frozen(kw_only=True)
 class HelloResponse:
     """Whether the node goes on with this connection, and the same of itself. With ``proof_wanted`` it does not know yet
-    and waits for a `HelloProof`, whose answer, a HelloResponse again, is the last word."""
+    and waits for a `HelloProof`, whose answer, a HelloResponse again, is the last word: its first four fields."""
 
     code: Code
     message: str = ""

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
@@ -105,8 +105,7 @@ class BlockingConnection:
             self.send(words, deadline=deadline)
             answer = self.receive(deadline)[1]
             words = greeting.answered(answer, certified)
-        welcome: HelloResponse = answer
-        return welcome
+        return greeting.welcome or cast(HelloResponse, answer)
 
     @property
     def usable(self) -> bool:

@@ -59,10 +59,10 @@ class Greeting:
             ancestors=own.ancestors, nonce=bytes.fromhex(environment.unique()),
         )  # fmt: skip
         self.welcome: HelloResponse | None = None
-        """The node's last word, once it takes us."""
+        """What the node has said of itself, once it takes us."""
         self.proved = False
         """Both sides have proved the secret, as far as this one can know."""
-        self._asked = False
+        self._said: HelloResponse | None = None
         self._peer = peer
         self._own = own
         self._secret = secret
@@ -81,6 +81,17 @@ class Greeting:
             raise WrongGroup("is no node of ours")
         if answer.code is not Code.SUCCESS:
             raise _refusal(answer)
+        if self._said is None:
+            self._check(answer, certified)
+            self._said = answer
+            if answer.proof_wanted:
+                return self._prove(answer)
+        if self._strict and not self.proved:
+            raise AccessDenied(f"{self._said.node_id} has no secret to prove, and this group's members must")
+        self.welcome = self._said
+        return None
+
+    def _check(self, answer: HelloResponse, certified: Set[str] | None) -> None:
         if self._peer and answer.node_id != self._peer:
             raise WrongGroup(f"{answer.node_id} answers where {self._peer} should: is an address wrong?")
         if text := other_group(self._own, answer):
@@ -90,13 +101,6 @@ class Greeting:
                 f"it says that it is node {answer.node_id}, and its certificate, which is for "
                 f"{', '.join(sorted(certified)) or 'no node'}, has no URI dledger://node/{answer.node_id}"
             )
-        if answer.proof_wanted and not self._asked:
-            self._asked = True
-            return self._prove(answer)
-        if self._strict and not self.proved:
-            raise AccessDenied(f"{answer.node_id or 'the node'} has no secret to prove, and this group's members must")
-        self.welcome = answer
-        return None
 
     def _prove(self, answer: HelloResponse) -> HelloProof:
         secret = self._secret(answer) if self._secret is not None else None

@@ -24,6 +24,14 @@ class Asker(Protocol):
 A = TypeVar("A", bound=Asker)
 
 
+class Clock(Protocol):
+    """What of a loop the turns need."""
+
+    def time(self) -> float: ...
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> asyncio.TimerHandle: ...
+
+
 class Company(Generic[A]):
     """Whether somebody else is there beside an asker: whose requests have come within about ``lasts_s`` seconds.
 
@@ -67,7 +75,7 @@ class Turns(Generic[A]):
         is_free: whether there is room for more under way, given whether the asker is the only one there; `go_on` says
             that there may be again.
         is_alone: whether nobody else is there beside an asker: then no while is counted for it.
-        call_later: the running loop's, or a test's.
+        clock: the running loop, or a test's.
 
     Attributes:
         waiting: the work of those that wait, which read no further.
@@ -81,7 +89,7 @@ class Turns(Generic[A]):
         on_done: Callable[[A], None],
         is_free: Callable[[bool], bool] = lambda _: True,
         is_alone: Callable[[A], bool] = lambda _: False,
-        call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._each = self._left = each
         self._while_s = while_s
@@ -89,7 +97,9 @@ class Turns(Generic[A]):
         self._on_done = on_done
         self._is_free = is_free
         self._is_alone = is_alone
-        self._call_later = call_later or asyncio.get_running_loop().call_later
+        self._clock = clock or asyncio.get_running_loop()
+        self._until_s = -math.inf
+        """The end of this while. A timer runs only while something waits for it."""
         self._hosts: dict[str, deque[A]] = {}
         """Those that wait, by address; the address whose turn is next comes first."""
         self.waiting: dict[A, Callable[[], None]] = {}
@@ -104,13 +114,14 @@ class Turns(Generic[A]):
 
     def ask(self, asker: A, work: Callable[[], None]) -> None:
         """Carry it out now, or in its turn. A connection asks no more while its work waits."""
-        self._begin_while()
+        self._look_at_clock()
         if not self.waiting and self._may(asker):
             self._left = max(0, self._left - 1)
             work()
             return
         self.waiting[asker] = work
         self._hosts.setdefault(asker.host, deque()).append(asker)
+        self._arm()
         self._on_wait(asker)
 
     def forget(self, asker: A) -> None:
@@ -136,6 +147,7 @@ class Turns(Generic[A]):
             self._goes_on = False
 
     def _go_on(self) -> None:
+        self._look_at_clock()
         while self.waiting:
             host, crowd = next(iter(self._hosts.items()))
             asker = crowd[0]
@@ -149,16 +161,21 @@ class Turns(Generic[A]):
             work = self.waiting.pop(asker)
             work()
             self._on_done(asker)
-        if self.waiting or self._left < self._each:
-            self._begin_while()
+        if self.waiting:
+            self._arm()
 
-    def _begin_while(self) -> None:
+    def _look_at_clock(self) -> None:
+        """Begin another while if this one is over."""
+        now_s = self._clock.time()
+        if now_s >= self._until_s:
+            self._left, self._until_s = self._each, now_s + self._while_s
+
+    def _arm(self) -> None:
         if self._timer is None:
-            self._timer = self._call_later(self._while_s, self._end_while)
+            self._timer = self._clock.call_later(max(0.0, self._until_s - self._clock.time()), self._next_while)
 
-    def _end_while(self) -> None:
+    def _next_while(self) -> None:
         self._timer = None
-        self._left = self._each
         self.go_on()
 
     def close(self) -> None:

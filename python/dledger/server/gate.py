@@ -120,8 +120,11 @@ class Gate:
         if self._secret is None or not self.wants_proof(hello):
             return self._welcome
         nonce = bytes.fromhex(self._environment.unique())
-        proof = self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce)
-        return replace(self._welcome, nonce=nonce, proof=proof, proof_wanted=True)
+        return HelloResponse(
+            code=Code.SUCCESS, group=own.group, node_id=NodeId(own.node_id), release=RELEASE,
+            group_id=own.group_id, members=own.members, ancestors=own.ancestors, nonce=nonce,
+            proof=self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce), proof_wanted=True,
+        )  # fmt: skip
 
     def proved(self, visit: Visit, message: HelloProof) -> HelloResponse:
         """The last word on a connection that was asked for its proof."""
@@ -150,13 +153,9 @@ class Gate:
         return self._last(answer, text)
 
     def _last(self, answer: HelloResponse, refusal: str = "") -> HelloResponse:
-        """What ``answer`` said, without what it asked."""
-        if not refusal:
-            self.introduction()
-            return self._welcome
-        return replace(
-            answer, code=Code.ACCESS_DENIED, message=refusal, proof_wanted=False, proof=b"", nonce=b""
-        )
+        """The code, and whose word it is; ``answer`` has said the rest."""
+        code = Code.ACCESS_DENIED if refusal else Code.SUCCESS
+        return HelloResponse(code=code, message=refusal, group=answer.group, node_id=answer.node_id)
 
     def status(self) -> dict[str, Any]:
         """Whether it has a secret, requires one of members, and which members had none to prove."""

@@ -107,10 +107,7 @@ def _tuple(args: tuple[Any, ...]) -> FieldCodec:
     if args == (FetchedBatch, ...):
         return FieldCodec(bytes, _pack_fetched, _unpack_fetched)
     if len(args) == 2 and args[1] is Ellipsis:
-        item = field_codec(args[0])
-        step = item.encode
-        encode = (lambda values: tuple(map(step, values))) if step else None
-        return FieldCodec(tuple, encode, lambda values: tuple(_check(value, item) for value in values))
+        return _row(field_codec(args[0]))
     items = tuple(map(field_codec, args))
 
     def decode(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -119,6 +116,19 @@ def _tuple(args: tuple[Any, ...]) -> FieldCodec:
         return tuple(map(_check, values, items))
 
     return FieldCodec(tuple, None, decode)
+
+
+def _row(item: FieldCodec) -> FieldCodec:
+    """Any number of values of one kind. Plain ones, names mostly, are taken as they came."""
+    step, only = item.encode, {item.wire}
+    encode = (lambda values: tuple(map(step, values))) if step else None
+
+    def decode(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not values or (item.decode is None and set(map(type, values)) <= only):
+            return values
+        return tuple([_check(value, item) for value in values])
+
+    return FieldCodec(tuple, encode, decode)
 
 
 def _dict(key: Any, value: Any) -> FieldCodec:

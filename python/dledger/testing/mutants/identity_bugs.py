@@ -55,7 +55,7 @@ IDENTITY: Final = (
         CERTIFICATES,
     ),
     Mutant(
-        "identity-address-not-checked", "D6", "net.handshake", "Greeting.answered",
+        "identity-address-not-checked", "D6", "net.handshake", "Greeting._check",
         "if certified is not None and answer.node_id not in certified:",
         "if certified is not None and not certified:",
         "the node at an address is not the one that its certificate names",
