@@ -11,12 +11,15 @@ from dledger.messages.hello import HelloRequest
 from dledger.net import handshake
 from dledger.raft import core, group
 from dledger.server import gate
+from dledger.testing.greenlets import other_threading
 from dledger.testing.invariants.broken import Broken
-from dledger.testing.sim.cluster import Group, World
+from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.faults import Nemesis
+from dledger.testing.sim.locks import SimThreading
+from dledger.testing.sim.loop import MS, SECOND
 from dledger.testing.sim.namesake import Namesakes, Stay, other_disk
-from dledger.testing.sim.scene import Scene
+from dledger.testing.sim.scene import LIMITS, Scene
 from dledger.testing.sim.settings import Plan
 from dledger.testing.sim.workload import Workload
 from dledger.types import NodeId
@@ -34,6 +37,39 @@ def test_frames_are_still_lost_when_everything_else_is_healed() -> None:
     assert weather.frame_twice == 0
     nemesis.still()
     assert weather.frame_loss == 0
+
+
+def turn_ns(world: World, node: Node, points: int = 200) -> int:
+    """How long a thread of that node takes for so many operations of its disk."""
+    begun_ns, ended_ns, loop = world.scheduler.now_ns, [], node.loop
+    assert loop is not None
+
+    def work() -> None:
+        for _ in range(points):
+            loop.turns.point()
+
+    loop.turns.begin(work, 0, lambda _: ended_ns.append(world.scheduler.now_ns))
+    world.scheduler.run(begun_ns + 10 * SECOND)
+    return int(ended_ns[0] - begun_ns)
+
+
+def test_threads_of_nodes_are_quick_when_everything_is_healed() -> None:
+    """Seed 675: a follower that was 2,500 entries behind, read one by one in 10 ms each, held up all commits."""
+    with other_threading(SimThreading()):
+        plan = Plan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0, group=LIMITS, turns_left=400_000)
+        world = World(1, plan, 10)
+        group = Group(world)
+        node, nemesis = group.nodes[0], Nemesis(world, group, Workload(world))
+        try:
+            node.boot()
+            assert turn_ns(world, node) > 100 * MS
+            nemesis.stop()
+            assert turn_ns(world, node) < 100 * MS
+            node.kill(power=False)
+            node.boot()
+            assert turn_ns(world, node) < 100 * MS
+        finally:
+            world.dispose()
 
 
 def test_a_full_disk_explains_that_a_node_ends() -> None:

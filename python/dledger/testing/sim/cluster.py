@@ -166,7 +166,7 @@ class Node:
         loop = self.loop = world.new_loop(self.name, Clock(world.scheduler, self.drift, self.wall_offset_us))
         rng = self._rng
         loop.latency_ns = lambda: rng.between(20 * US, 200 * US)
-        loop.turns.often = plan.turns_left
+        loop.turns.often, loop.turns.longest_ns = plan.turns_left, plan.turn_left_ns
         self.disk.plug(loop)
         if self.drift:
             world.counts.bite("drift")

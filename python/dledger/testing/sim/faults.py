@@ -15,6 +15,7 @@ from dledger.testing.sim.namesake import FAULT as NAMESAKES
 from dledger.testing.sim.namesake import Namesakes
 from dledger.testing.sim.replaced import FAULT as MACHINE_BACK
 from dledger.testing.sim.replaced import Replaced
+from dledger.testing.sim.turns import HEALED_NS
 from dledger.testing.sim.workload import Operator, Workload
 from dledger.types import NodeId
 
@@ -113,6 +114,7 @@ class Nemesis:
         weather.frame_twice = weather.frame_replay = weather.frame_delay = 0
         weather.least_ns, weather.most_ns = 100 * US, 2 * MS
         world.plan.bad_luck = 0
+        world.plan.turn_left_ns = HEALED_NS
         self._deposed.stop()
         self._replaced.stop()
         self._namesakes.stop()
@@ -127,6 +129,7 @@ class Nemesis:
                 ways.clear()
             node.disk.sync_ns = 500 * US
             if node.loop is not None:
+                node.loop.turns.longest_ns = HEALED_NS
                 node.loop.resume()
                 node.loop.hurry()
             else:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.testing.sim.rng import Rng
+from dledger.testing.sim.turns import LONGEST_NS
 from dledger.types import NodeId
 
 KIB: Final = 1 << 10
@@ -56,6 +57,8 @@ class Plan:
     bad_luck: int = 0
     turns_left: int = 0
     """At so many disk operations in a million a turn of a node's thread is left, or goes on while the loop waits."""
+    turn_left_ns: int = LONGEST_NS
+    """For how long it is left at most."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from dledger.testing.sim.loop import Handle, SimLoop
 
 LONGEST_NS: Final = 20_000_000
-"""For how long a turn is left."""
+"""For how long a turn is left at most while there are faults."""
+HEALED_NS: Final = 1_000_000
+"""And when all faults have ended. What a follower lacks is read from the leader's disk, one read after another: where
+each takes 10 ms and finds one small entry, a group that is healed commits nothing for half a minute."""
 TO_ITS_END: Final = object()
 _set_running = asyncio.events._set_running_loop
 
@@ -66,6 +69,8 @@ class Turns:
         self._rng = loop.rng.fork("turns")
         self.often = 0
         """At so many of a million disk operations and locks a turn is left, or taken up."""
+        self.longest_ns = LONGEST_NS
+        """For how long a turn is left at most."""
         self.due: list[Callable[[], None]] = []
         """What a thread would do next that has work and has not begun."""
         self.lefts = 0
@@ -121,7 +126,7 @@ class Turns:
             turn.number += 1
             self.lefts += 1
             self._left.append(turn)
-            loop.scheduler.after(spent + self._rng.spread(1000, LONGEST_NS), self._take_up, (turn, turn.number))
+            loop.scheduler.after(spent + self._rng.spread(1000, self.longest_ns), self._take_up, (turn, turn.number))
         return spent
 
     def _take_up(self, which: tuple[TurnUnderWay, int]) -> None:
