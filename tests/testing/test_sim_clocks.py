@@ -8,12 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from dledger.client import AsyncClient
+from dledger.messages.client import ExecuteRequest
+from dledger.messages.codes import Code
 from dledger.messages.command import OpenStage
 from dledger.server.appends import COMMAND_HEADER
 from dledger.server.clocks import DOUBT_MS, SESSION_SPARE_MS, Clocks
 from dledger.server.node import NodeServer
 from dledger.testing.sim.cluster import Node
-from dledger.testing.sim.loop import SimLoop
+from dledger.testing.sim.loop import MS, SimLoop
 from dledger.testing.sim.scene import KIB, LIMITS, Scene
 from dledger.types import Role
 from dledger.wire import encode_command
@@ -108,12 +110,79 @@ def test_what_a_leader_whose_clock_is_behind_has_stamped_counts_from_when_the_ne
     node.clocks.now_ms()
     node.now = 10_000
     node.catalog.clock_ms, node.term = 92_000, 5
-    assert node.clocks.now_ms() == 92_000
+    assert node.clocks.now_ms() == 92_001
     node.now += 1000
-    assert node.clocks.now_ms() == 93_000
+    assert node.clocks.now_ms() == 93_001
     node.now += 200
-    node.catalog.clock_ms = 93_000  # its own command, which it stamped before
-    assert node.clocks.now_ms() == 93_200
+    node.catalog.clock_ms = 93_001  # its own command, which it stamped before
+    assert node.clocks.now_ms() == 93_201
+
+
+def test_the_first_stamp_of_a_leader_moves_catalog_time_so_that_the_next_one_hears_of_it() -> None:
+    """It hears of all that was stamped only with its own NOOP; the next leader had heard of it 10 s before."""
+    late, early = Fake(), Fake()
+    early.catalog.clock_ms = 91_000
+    early.clocks.now_ms()
+    early.now = 10_000
+    late.clocks.now_ms()
+    late.catalog.clock_ms, late.term = 91_000, 4
+    stamp = late.clocks.now_ms()
+    early.catalog.clock_ms = max(early.catalog.clock_ms, stamp)
+    early.term = 5
+    assert early.clocks.now_ms() <= stamp + 1
+
+
+class Company:
+    """A client's connection, and what it was answered."""
+
+    def __init__(self) -> None:
+        self.answers: list[object] = []
+
+    def send(self, message: object, request_id: int = 0) -> None:
+        self.answers.append(message)
+
+
+def open_stage(server: NodeServer, writer: str) -> Company:
+    """Ask that node for a stage, now."""
+    client = Company()
+    command = OpenStage(writer_id=writer, sequence=0, label="", timeout_ms=TIMEOUT_MS)
+    server.writes.execute(client, 1, ExecuteRequest(command=command))  # type: ignore[arg-type]
+    return client
+
+
+def test_a_leader_stamps_nothing_before_it_knows_what_the_one_before_has_stamped() -> None:
+    """Else what a leader with a lagging clock has opened just before is over as soon as it is applied."""
+    with Scene() as scene:
+        first = scene.leader()
+        client, loop = scene.client()
+        scene.run(loop, lambda: client.create_topic("t"))
+        abandon(scene, client, loop, "before", timeout_ms=HOUR_MS)  # else catalog time steps to the wall clock
+        scene.wait(TIMEOUT_MS + SLACK_MS)
+        lagging, third = (node for node in scene.group.nodes if node is not first)
+        lagging.kill(power=False)
+        is_up = lambda: lagging.server is not None and lagging.server.catalog.applied_index > 0  # noqa: E731
+        scene.until(is_up, 5000, "its restart")
+        scene.wait(1000)
+        scene.run(loop, lambda: client.transfer(lagging.name))
+        scene.until(lambda: scene.leader() is lagging, 5000, "the one whose clock is behind")
+        for path in ((first, lagging), (lagging, third), (third, lagging)):
+            scene.network.cut(*(str(node.name) for node in path))
+        behind = server_of(first).raft.end_index
+        open_stage(server_of(lagging), "lagging")
+        scene.until(lambda: server_of(first).raft.end_index > behind, 100, "the stage at the first leader")
+        lagging.kill(power=False)
+        for node in (first, third):
+            node.disk.sync_ns = 50 * MS
+        scene.until(lambda: server_of(first).raft.role is Role.LEADER, 20_000, "the first leader again")
+        assert not server_of(first).writes.caught_up
+        asked = open_stage(server_of(first), "first")
+        scene.until(lambda: bool(asked.answers), 1000, "an answer")
+        scene.leader()
+        assert {stage.writer_id for stage in server_of(first).catalog.transactions.stages.values()} >= {"lagging"}
+        scene.wait(TIMEOUT_MS - SLACK_MS)
+        assert "lagging" in {stage.writer_id for stage in server_of(first).catalog.transactions.stages.values()}
+        (answer,) = asked.answers
+        assert answer.code is Code.LEADER_NOT_READY  # type: ignore[attr-defined]
 
 
 def test_a_catalog_that_a_jump_has_carried_away_ends_stages_in_their_time() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from dledger.batch.bounds import check_sizes
@@ -16,13 +16,14 @@ from dledger.config import GroupConfig
 from dledger.errors import ProtocolError
 from dledger.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
 from dledger.messages.codes import Code
-from dledger.messages.command import Admit, Command, EnforceSecret, Expire, InitProducer, OpenStage
+from dledger.messages.command import Admit, Command, EnforceSecret
 from dledger.messages.entry import Entry
 from dledger.net import Connection
 from dledger.raft.ready import Finished
 from dledger.server.clocks import Clocks
 from dledger.server.driver import Driver
 from dledger.server.quotas import Quotas
+from dledger.server.stamps import TIMED, has_time, stamp_time
 from dledger.types import NO_TERM, Buffer, Index, NodeId, Role, Term
 from dledger.wire import encode_command
 
@@ -77,19 +78,8 @@ class Waiter:
     """Counted in ``held_bytes``."""
     is_claimed: bool = False
     """A command that the quotas have let pass."""
-
-
-TIMED: Final = (OpenStage, InitProducer, Expire)
-"""Commands that begin or end a time-out."""
-
-
-def stamp_time(command: Command, clocks: Clocks) -> Command:
-    """The leader's clocks go into every command that has a place for it, so that all nodes apply the same."""
-    if hasattr(command, "time_ms"):
-        time_ms = clocks.now_ms() if isinstance(command, TIMED) else clocks.label_ms()
-        stamped: Command = replace(command, time_ms=time_ms)  # type: ignore[arg-type]
-        return stamped
-    return command
+    stamped_in: Term | None = None
+    """The term that was led, with all that earlier leaders committed, when a command got its time; None: none was."""
 
 
 class Writes:
@@ -172,7 +162,8 @@ class Writes:
     def execute(self, connection: Connection | None, request_id: int, request: ExecuteRequest) -> None:
         """Stamp one command and put it into this pass's proposal."""
         command = stamp_time(request.command, self.clocks)
-        waiter = Waiter(connection, request_id, None, 0, self._now_ms() + request.timeout_ms, command=command)
+        waiter = Waiter(connection, request_id, None, 0, self._now_ms() + request.timeout_ms, command=command,
+                        stamped_in=self._leads_in())  # fmt: skip
         if connection is not None and isinstance(command, Admit):
             self._answer(waiter, Code.MALFORMED, "a member is admitted with AdmitRequest, which the leader checks")
             return
@@ -279,13 +270,22 @@ class Writes:
     def _is_known(self, waiter: Waiter) -> bool:
         """Whether the catalog has the answer already. What it does not know yet is decided when it is applied."""
         if waiter.header is None:
-            return self._is_refused(waiter)
+            return self._is_stamped_too_soon(waiter) or self._is_refused(waiter)
         if not self.caught_up:
             return False
         known = self._catalog.check_append(waiter.header)
         if known is None:
             return False
         self._answer(waiter, known.code, known.message, base_offset=known.base_offset)
+        return True
+
+    def _is_stamped_too_soon(self, waiter: Waiter) -> bool:
+        """Whether a command has its time from a node that did not know yet what the leaders before have stamped: their
+        clocks may have been far behind, and what they opened would be over by this time as soon as it is applied."""
+        term = self._leads_in()
+        if waiter.command is None or not has_time(waiter.command) or (term is not None and waiter.stamped_in == term):
+            return False
+        self._answer(waiter, Code.LEADER_NOT_READY)
         return True
 
     def _is_refused(self, waiter: Waiter) -> bool:

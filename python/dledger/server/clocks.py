@@ -89,6 +89,9 @@ class Clocks:
             # one before, counts from here on: its clock may have been far behind this one.
             if heard > self._time + now - self._at or term is None or term != self._led_in:
                 self._time, self._at = heard, now
+        if term is not None and term != self._led_in and self._time + now - self._at <= heard:
+            # The others, whose clocks may be far ahead, hear of a stamp by catalog time, which that has to move.
+            self._time, self._at = heard + 1, now
         self._led_in = term
         time, wall = self._time + now - self._at, self._wall.now_ms()
         if wall >= time + STEP_MS and (target := self._may_step_to(wall)) > time:

@@ -34,7 +34,7 @@ WORLD: Final = (
         "an answer that left before the check is taken for lost data",
     ),
     Mutant(
-        "stage-by-wall-clock", "D10 B3", "server.appends", "stamp_time",
+        "stage-by-wall-clock", "D10 B3", "server.stamps", "stamp_time",
         "clocks.now_ms() if isinstance(command, TIMED) else clocks.label_ms()",
         "clocks._environment.wall_ms()",
         "a jump of the leader's wall clock makes time-outs as long as the jump",
@@ -51,6 +51,20 @@ WORLD: Final = (
         " or term != self._led_in",
         "",
         "a new leader ends a stage early that the one before has stamped with a clock that was behind",
+        "tests/testing/test_sim_clocks.py",
+    ),
+    Mutant(
+        "early-stamp-ends-stage", "D10 B3", "server.appends", "Writes._is_stamped_too_soon",
+        "if waiter.command is None or",
+        "if True or",
+        "a new leader ends a stage early by a command that it stamps before it knows what the one before has stamped",
+        "tests/testing/test_sim_clocks.py",
+    ),
+    Mutant(
+        "unheard-stamp-ends-stage", "D10 B3", "server.clocks", "Clocks.now_ms",
+        "self._time, self._at = heard + 1, now",
+        "self._time, self._at = heard, now",
+        "a leader's first stamp moves no catalog time, so that the next leader ends that stage by its own clock",
         "tests/testing/test_sim_clocks.py",
     ),
     Mutant(
