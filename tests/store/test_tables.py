@@ -154,6 +154,20 @@ def test_crash_at_every_operation_keeps_what_was_synced(power):
         assert bytes(table.read(synced, synced + 1)) == row(synced)
 
 
+@pytest.mark.parametrize("operation", ["fsync_dir", "unlink"])
+def test_d12_rows_that_cannot_go_behind_the_name_of_their_new_file_stop_the_node(disk, operation):
+    """Going on with the old file would leave the new one behind; a later start would take it for the older of two."""
+    files = TableFiles(ROOT, disk)
+    table = files.open("t", 12)
+    table.append(b"".join(map(row, range(3 * CHUNK_ROWS))))
+    files.sync()
+    disk.fail(operation, "tables", errno.ENOSPC, times=1)
+    with pytest.raises(StorageError, match="this node stops"):
+        table.drop_front(2 * CHUNK_ROWS)
+    disk.reboot(power=False)
+    assert TableFiles(ROOT, disk).open("t", 12).end == 3 * CHUNK_ROWS
+
+
 def test_a_table_gets_its_file_with_its_first_sync_and_what_is_clean_is_not_synced_again(disk):
     """Whoever appends on another thread waits for no file to be made, be there thousands of tables."""
     files = TableFiles(ROOT, disk)

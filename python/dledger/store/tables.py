@@ -210,10 +210,13 @@ class FileTable:
             new.pwritev([rows], HEADER_BYTES + (at - first) * self._step)
         new.fdatasync()
         self._disk.rename(fresh, path)
-        self._disk.fsync_dir(self._directory)
-        if first != self._first:
-            self._disk.unlink(self._path(self._first))
+        if first == self._first:
             self._disk.fsync_dir(self._directory)
+        else:
+            with fatal("replace", self._path(self._first)):  # no want of room any more: of two files one must go now
+                self._disk.fsync_dir(self._directory)
+                self._disk.unlink(self._path(self._first))
+                self._disk.fsync_dir(self._directory)
         self._file = self._disk.open(path)
 
 

@@ -169,6 +169,13 @@ FILES: Final = (
         "a snapshot counts on rows of the topic index that a power cut takes away",
     ),
     Mutant(
+        "store-rows-of-two-files", "D12 B12", "store.tables", "FileTable._replace_file",
+        'with fatal("replace", self._path(self._first)):',
+        'with fatal_unless_full("replace", self._path(self._first)):',
+        "a table goes on in its old file while a newer one is there, which the next start takes for the older of two",
+        "tests/store/test_tables.py",
+    ),
+    Mutant(
         "store-snapshot-not-synced", "B22", "store.snapshot", "SnapshotFiles._save",
         "new.fdatasync()",
         "new.size()",
