@@ -154,6 +154,46 @@ def test_crash_at_every_operation_keeps_what_was_synced(power):
         assert bytes(table.read(synced, synced + 1)) == row(synced)
 
 
+@pytest.mark.parametrize("power", [True, False])
+def test_crash_at_every_operation_of_a_start_that_goes_back_in_front_of_the_first_row_leaves_no_row_of_before(power):
+    """A start from the older checkpoint, whose rows retention has dropped since, takes all rows away and appends them
+    again from the log; interrupted, the next one does."""
+    synced, known = CHUNK_ROWS * 2, CHUNK_ROWS + 7
+
+    def dropped() -> MemoryDisk:
+        disk = MemoryDisk()
+        files = TableFiles(ROOT, disk)
+        table = files.open("t", 12)
+        table.append(b"".join(map(row, range(synced))))
+        files.sync()
+        table.drop_front(known + 5)
+        assert disk.listdir(ROOT) == [f"t.{known + 5:020d}"]
+        return disk
+
+    def start(disk: MemoryDisk) -> None:
+        files = TableFiles(ROOT, disk)
+        table = files.open("t", 12)
+        table.truncate(known)
+        assert (table.begin, table.end) == (known, known)
+        table.append(row(known) + row(known + 1))
+        files.sync()
+
+    whole = dropped()
+    before = whole.operations
+    start(whole)
+    for at in range(before, whole.operations):
+        disk = dropped()
+        disk.kill_at = at
+        with pytest.raises(ProcessKilled):
+            start(disk)
+        disk.reboot(power, random.Random(at).randrange if power else None)
+        start(disk)
+        disk.reboot(power=True)
+        table = TableFiles(ROOT, disk).open("t", 12)
+        assert (table.begin, table.end) == (known, known + 2)
+        assert bytes(table.read(known, known + 2)) == row(known) + row(known + 1)
+
+
 @pytest.mark.parametrize("operation", ["fsync_dir", "unlink"])
 def test_d12_rows_that_cannot_go_behind_the_name_of_their_new_file_stop_the_node(disk, operation):
     """Going on with the old file would leave the new one behind; a later start would take it for the older of two."""

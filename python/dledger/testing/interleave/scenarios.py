@@ -10,12 +10,11 @@ from typing import Final
 from dledger.messages.command import CreateTopic, DeleteTopic
 from dledger.store.keeper import Keeping
 from dledger.store.open_parts import StoreSettings
-from dledger.store.tables import HEADER_BYTES, TableFiles
 from dledger.testing.disk_states.life import Life
-from dledger.testing.disk_states.promise import require
 from dledger.testing.disk_states.scenarios import RETAINED, SMALL, batch, command
 from dledger.testing.interleave.disk import CHANGES, SwitchingDisk
 from dledger.testing.interleave.life import SharedLife
+from dledger.testing.interleave.rows import Rows
 from dledger.testing.interleave.scheduler import Scheduler
 from dledger.testing.interleave.workers import SwitchedWorker
 from dledger.testing.sim.rng import Rng
@@ -297,60 +296,18 @@ def checkpoints(run: Run) -> None:
         run.thread("keeper", *run.times(life.keep, 2))
 
 
-ROW: Final = 12
-
-
-class Rows:
-    """A table, and what of it was made durable."""
-
-    def __init__(self, run: Run) -> None:
-        """One row is durable, and one more is there."""
-        self._directory = run.life.settings.directory / "tables"
-        assert isinstance(run.life.disk, SwitchingDisk)
-        self._disk = run.life.disk
-        self._files = TableFiles(self._directory, self._disk)
-        self._table = self._files.open("rows", ROW)
-        self._sure = 0, 0
-        run.life.was_damaged = True  # rows behind the last sync may be torn; a start takes them away by the snapshot
-        run.at_start.append(self._found)
-        self.append(1)
-        self.sync()
-        self.append(1)
-
-    def append(self, count: int) -> None:
-        first = self._table.end
-        self._table.append(b"".join(b"%0*d" % (ROW, first + at) for at in range(count)))
-
-    def drop(self, back: int) -> None:
-        """Rows go at the front, up to so many in front of those that are durable."""
-        self._table.drop_front(max(self._sure[1] - back, 0))
-
-    def sync(self) -> None:
-        sure = self._table.begin, self._table.end
-        self._files.sync()
-        table, (begin, end) = self._table, sure
-        low, high = (HEADER_BYTES + (number - table._first) * table._step for number in (max(begin, table._first), end))
-        require(self._disk.holds(table._path(table._first), low, high), f"rows {begin} to {end} are not on the disk")
-        self._sure = sure
-
-    def look(self) -> None:
-        """All rows that are there can be read, and are what was written."""
-        begin, end = self._table.begin, self._table.end
-        due = b"".join(b"%0*d" % (ROW, number) for number in range(begin, end))
-        require(bytes(self._table.read(begin, end)) == due, f"rows {begin} to {end} are not what was written")
-
-    def _found(self, disk: SwitchingDisk) -> None:
-        begin, end = self._sure
-        there = TableFiles(self._directory, disk).open("rows", ROW)
-        require(there.end >= end, f"{end} rows were synced, {there.end} are there")
-        begin = max(begin, there.begin)
-        due = b"".join(b"%0*d" % (ROW, number) for number in range(begin, end))
-        require(bytes(there.read(begin, end)) == due, f"rows {begin} to {end} are not what was written")
+def table(run: Run) -> Rows:
+    """The table of a schedule."""
+    assert isinstance(run.life.disk, SwitchingDisk)
+    rows = Rows(run.life.settings.directory / "tables", run.life.disk)
+    run.life.was_damaged = True  # rows behind the last sync may be torn; a start takes them away by the snapshot
+    run.at_start.append(rows.check_start)
+    return rows
 
 
 def tables(run: Run) -> None:
     """Rows come on one thread, and leave at the front, while another one makes them durable."""
-    rng, rows = run.rng, Rows(run)
+    rng, rows = run.rng, table(run)
     calls: list[Callable[[], object]] = []
     for _ in range(rng.between(1, 4)):
         calls.append(partial(rows.append, rng.between(1, 4)))

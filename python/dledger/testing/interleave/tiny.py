@@ -7,7 +7,7 @@ from typing import Final
 
 from dledger.testing.disk_states.scenarios import RETAINED
 from dledger.testing.interleave.disk import READS
-from dledger.testing.interleave.scenarios import LOG, Rows, Run, Scenario, five_files
+from dledger.testing.interleave.scenarios import LOG, Run, Scenario, five_files, table
 from dledger.testing.interleave.schedule import Bench, Outcome
 from dledger.testing.interleave.scheduler import NEVER
 from dledger.testing.interleave.strategies import Exhaustive
@@ -53,7 +53,7 @@ def cut_and_read(run: Run) -> None:
 
 def rows_and_checkpoint(run: Run) -> None:
     """Rows come on one thread while another one makes them durable twice."""
-    rows = Rows(run)
+    rows = table(run)
     run.thread("checkpoint", rows.sync, rows.sync)
     run.thread("loop", lambda: rows.append(2))
 

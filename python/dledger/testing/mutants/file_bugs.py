@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dledger.testing.mutants.plant import CRASH_STATES, Mutant
+from dledger.testing.mutants.plant import CRASH_STATES, SCHEDULES, Mutant
 
 FILES: Final = (
     Mutant(
@@ -167,6 +167,27 @@ FILES: Final = (
         "file.fdatasync()",
         "file.size()",
         "a snapshot counts on rows of the topic index that a power cut takes away",
+    ),
+    Mutant(
+        "store-rows-copied-unsynced", "B22 B24", "store.tables", "FileTable._replace_file",
+        "new.fdatasync()",
+        "new.size()",
+        "rows that a checkpoint counts on move to another file when older ones go, and a power cut takes them away",
+        SCHEDULES,
+    ),
+    Mutant(
+        "store-rows-dropped-too-far", "B24 B34", "store.tables", "FileTable.drop_front",
+        "self._replace(self.begin, self._written)",
+        "self._replace(self._written, self._written)",
+        "rows of entries that are kept go together with those of entries that are gone",
+        SCHEDULES,
+    ),
+    Mutant(
+        "store-rows-of-an-older-checkpoint", "B24 B34", "store.tables", "FileTable._truncate",
+        "if end < self._first:",
+        "if end < 0:",
+        "a start from the older checkpoint does not cope with rows that have gone before it knew of them",
+        "tests/server/test_server_older_checkpoint.py",
     ),
     Mutant(
         "store-rows-of-two-files", "D12 B12", "store.tables", "FileTable._replace_file",
