@@ -66,7 +66,9 @@ def test_a_client_under_asyncio_comes_in(group: EmbeddedGroup, tls: dict[str, st
     assert asyncio.run(story()) == 1
 
 
-def test_who_has_no_certificate_of_the_group_is_told_and_stays_outside(group: EmbeddedGroup, issue: Issue) -> None:
+def test_who_has_no_certificate_of_the_group_is_told_and_stays_outside(
+    group: EmbeddedGroup, issue: Issue, tls: dict[str, str]
+) -> None:
     client = Client(group.bootstrap_servers, request_timeout_ms=500)
     with client, pytest.raises(Unavailable, match="if it wants TLS"):
         client.topics()
@@ -75,6 +77,17 @@ def test_who_has_no_certificate_of_the_group_is_told_and_stays_outside(group: Em
         for ask in (client.topics, lambda: client.append("orders", [b"one"])):
             with pytest.raises(CertificateRefused, match=r"certificate verify failed.*tls_ca '.*', valid from"):
                 ask()
+    foreign, refused = {**issue(), "tls_ca": tls["tls_ca"]}, "the node refuses this side's tls_certificate .*tls_ca"
+    client = Client(group.bootstrap_servers, **patience, **foreign)
+    with client, pytest.raises(CertificateRefused, match=refused):
+        client.topics()
+
+    async def story() -> None:
+        async with AsyncClient(group.bootstrap_servers, **patience, **foreign) as client:
+            with pytest.raises(CertificateRefused, match=refused):
+                await client.topics()
+
+    asyncio.run(story())
 
 
 def test_commands_take_the_files_from_the_environment(

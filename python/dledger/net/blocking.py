@@ -15,7 +15,7 @@ from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.net.address import split_address, tune
 from dledger.net.handshake import Greeting, unanswered
-from dledger.net.tls import CertificateRefused, certificate_refused, expired_certificate, nodes_of
+from dledger.net.tls import CertificateRefused, certificate_refused, expired_certificate, nodes_of, not_opened
 from dledger.types import Buffer
 from dledger.wire import Frame, FrameReader, Limits, Message, decode, encode
 
@@ -75,8 +75,7 @@ class BlockingConnection:
         try:
             self._socket = _open(address, timeout_s, tls)
         except OSError as error:
-            text = f"{address}: {error.strerror or error}"
-            raise (tls and certificate_refused(address, error, tls)) or Unavailable(text) from None
+            raise not_opened(address, error, tls) from None
         try:
             self.welcome = self._greet(greeting, deadline)
             """What the node said of itself."""

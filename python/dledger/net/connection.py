@@ -19,7 +19,7 @@ from dledger.net.handlers import Handlers, OnClose, OnConnection, OnFrame, ignor
 from dledger.net.inflow import PRESSED_READ_BYTES, Inflow
 from dledger.net.outgoing import WRITE_HIGH_BYTES, Outgoing
 from dledger.net.seldom import Seldom
-from dledger.net.tls import certificate_refused, nodes_of
+from dledger.net.tls import nodes_of, not_opened
 from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, decode
 
 log = logging.getLogger("dledger.net")
@@ -362,8 +362,7 @@ async def connect(
     except TimeoutError:
         raise Unavailable(f"{address}: no answer within {timeout_s:g} s") from None
     except OSError as error:
-        text = f"{address}: {error.strerror or error}"
-        raise (tls and certificate_refused(address, error, tls)) or Unavailable(text) from None
+        raise not_opened(address, error, tls) from None
     sock = transport.get_extra_info("socket")
     if sock is not None and unanswered_ms:
         tune(sock, unanswered_ms)

@@ -7,11 +7,11 @@ import errno
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from dledger.config import MIB
 from dledger.errors import ConfigError, PortInUse
-from dledger.net.connection import SHUTDOWN_S, Connection, Handlers, OnClose, OnConnection, OnFrame, ignore, log
+from dledger.net.connection import Connection, Handlers, OnClose, OnConnection, OnFrame, ignore, log
+from dledger.net.door import Door
 from dledger.net.inflow import Inflow
 from dledger.net.places import Places
 from dledger.net.seldom import Seldom
@@ -66,6 +66,8 @@ class Listener:
         self.inflow = Inflow(patience.max_bytes, held, patience.stall_s, patience.pressed_s)
         self._seldom = Seldom(log, self._loop.time)
         self._server: asyncio.Server | None = None
+        self._door: Door | None = None
+        """Under TLS."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
@@ -75,12 +77,12 @@ class Listener:
             PortInUse: another process listens there.
             ConfigError: the host is not an address of this machine, or the port is not allowed.
         """
-        how: dict[str, Any] = {}
+        accept: Callable[[], asyncio.BaseProtocol] = self._accept
         if tls is not None:
-            hello_s = self._patience.hello_s
-            how = {"ssl": tls, "ssl_handshake_timeout": hello_s, "ssl_shutdown_timeout": SHUTDOWN_S}
+            self._door = Door(tls, self._accept, self.places, self._seldom)
+            accept = self._door.arrive
         try:
-            self._server = await self._loop.create_server(self._accept, host, port, backlog=512, **how)
+            self._server = await self._loop.create_server(accept, host, port, backlog=512)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 text = f"{host}:{port}: another process listens there; choose another port, or 0 for any free one"
@@ -95,6 +97,8 @@ class Listener:
             self._timer.cancel()
         if self._server:
             self._server.close()
+        if self._door:
+            await self._door.close()
         connections = list(self.connections)
         for connection in connections:
             connection.close()
@@ -113,6 +117,8 @@ class Listener:
 
     def _opened(self, connection: Connection) -> None:
         self.connections[connection] = None
+        if self._door:
+            self._door.enter(connection)
         self.places.open(connection)
         self._owner.on_open(connection)
 

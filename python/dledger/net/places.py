@@ -7,7 +7,7 @@ longest, which open a connection again when they need one. Only where all are bu
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dledger.errors import ProtocolError
 
@@ -31,12 +31,21 @@ class GaveWay(ProtocolError):
     """An idle connection was closed; its client opens another one when it needs it."""
 
 
+class Newcomer(Protocol):
+    """One that has not said hello: a connection, or what becomes one when its TLS handshake is done."""
+
+    host: str
+    opened_at: float
+
+    def fail(self, error: Exception) -> None: ...
+
+
 class Places:
     """The places of one listener."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
-        self._unknown: dict[str, dict[Connection, None]] = {}
+        self._unknown: dict[str, dict[Newcomer, None]] = {}
         """By address, in the order in which they came."""
         self._waiting = 0
         self._clients: dict[str, dict[Connection, None]] = {}
@@ -47,7 +56,7 @@ class Places:
     def clients(self) -> int:
         return self._seated
 
-    def open(self, connection: Connection) -> None:
+    def open(self, connection: Newcomer) -> None:
         """One that has not said hello. Where there are too many, the one that has waited longest goes, of the address
         that has most of them: members say hello at once."""
         self._unknown.setdefault(connection.host, {})[connection] = None
@@ -58,7 +67,7 @@ class Places:
             self._forget(self._unknown, oldest)
             oldest.fail(TooMany(f"over {self._patience.max_unknown} connections that have not said hello"))
 
-    def _forget(self, places: dict[str, dict[Connection, None]], connection: Connection) -> bool:
+    def _forget(self, places: dict[str, dict[Any, None]], connection: Newcomer) -> bool:
         crowd = places.get(connection.host)
         if crowd is None or connection not in crowd:
             return False
@@ -71,7 +80,7 @@ class Places:
             self._seated -= 1
         return True
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: Newcomer) -> None:
         """It has ended."""
         if not (self._forget(self._unknown, connection) or self._forget(self._clients, connection)):
             for connections in self._members.values():

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from dledger.config import Tls
-from dledger.errors import AccessDenied, ConfigError
+from dledger.errors import AccessDenied, ConfigError, Unavailable
 
 
 def server_context(tls: Tls | None) -> ssl.SSLContext | None:
@@ -111,6 +111,20 @@ def certificate_refused(
     )
 
 
+def not_opened(address: str, error: OSError, context: ssl.SSLContext | None) -> CertificateRefused | Unavailable:
+    """What to say of a connection to ``address`` that could not be opened; ``context``: it was to be under TLS."""
+    if context is not None:
+        if denied := certificate_refused(address, error, context):
+            return denied
+        if isinstance(error, ssl.SSLError | ConnectionResetError):
+            return Unavailable(
+                f"{address}: the TLS handshake failed ({error.strerror or 'the other side ended it'}): if the node has "
+                "no TLS, leave out tls_ca, tls_certificate and tls_key, or give them to all nodes; else, is it a "
+                "dledger node?"
+            )
+    return Unavailable(f"{address}: {error.strerror or error}")
+
+
 def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRefused | None:
     """For a node that ends a connection without a word, as it does when it refuses a certificate: whether this side's
     is expired."""
@@ -163,8 +177,73 @@ class _Context(ssl.SSLContext):
     files: Tls | None = None
 
 
+class HandshakeFailed(ssl.SSLError):
+    """The handshake of a connection that was accepted; ``alert`` is what TLS says to the other side."""
+
+    def __init__(self, reason: str, alert: bytes) -> None:
+        super().__init__(ssl.SSL_ERROR_SSL, reason)
+        self.alert = alert
+
+
+class _Handshake(ssl.SSLObject):
+    """Of a connection that was accepted. No loop sends the alert of one that fails, so the error has it."""
+
+    outgoing: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            raise HandshakeFailed(_why(error, self.context), self.outgoing.read()) from None
+
+
+class _ServerContext(_Context):
+    sslobject_class = _Handshake
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *how: Any, **more: Any) -> ssl.SSLObject:
+        handshake = cast(_Handshake, super().wrap_bio(incoming, outgoing, *how, **more))
+        handshake.outgoing = outgoing
+        return handshake
+
+
+def handshake_failure(error: OSError) -> tuple[str, bytes]:
+    """Why the handshake of a connection that was accepted has failed, and what to send to the other side."""
+    if isinstance(error, HandshakeFailed):
+        return str(error), error.alert
+    if isinstance(error, ConnectionError):
+        return "it ended the connection; it may have none of tls_ca, or one that does not know this node's", b""
+    return error.strerror or str(error), b""
+
+
+def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
+    tls = context.files if isinstance(context, _Context) else None
+    ca = f" (tls_ca {tls.ca!r}, {_authorities(context)})" if tls else ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"this node does not take its certificate: {error.verify_message}{ca}. Have it signed by this authority, "
+            "or give the node the one that did"
+        )
+    if error.reason in _REFUSALS:
+        own = f" {tls.certificate!r}" if tls else ""
+        return f"it does not take this node's certificate{own}: {_REFUSALS[error.reason]}"
+    return _NO_HANDSHAKE.get(error.reason, str(error))
+
+
+_NO_TLS: Final = "it speaks no TLS: give it tls_ca, tls_certificate and tls_key"
+_NO_HANDSHAKE: Final = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate: give it tls_certificate and tls_key",
+    "UNSUPPORTED_PROTOCOL": "it speaks no TLS 1.3",
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "HTTP_REQUEST": _NO_TLS,
+    "HTTPS_PROXY_REQUEST": _NO_TLS,
+}
+"""By the reasons of OpenSSL."""
+
+
 def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:
-    context = _Context(protocol)
+    context = _ServerContext(protocol) if protocol is ssl.PROTOCOL_TLS_SERVER else _Context(protocol)
     context.files = tls
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:

@@ -136,6 +136,27 @@ LIMITS: Final = (
         "tests/net/test_places.py",
     ),
     Mutant(
+        "half-open-is-free", "B35", "net.door", "Arrival.connection_made",
+        "door.places.open(self)",
+        "pass",
+        "TLS handshakes that are left half done take as much as they like, for a minute each",
+        "tests/net/test_door.py",
+    ),
+    Mutant(
+        "half-open-is-only-blamed", "B35", "net.door", "Arrival.fail",
+        "self.end()",
+        "self._ended = True",
+        "a TLS handshake that was given up goes on",
+        "tests/net/test_door.py",
+    ),
+    Mutant(
+        "a-handshake-adds-time", "B35", "net.door", "Door.enter",
+        "connection.opened_at = arrival.opened_at",
+        "pass",
+        "who dawdles in the handshake has all of a hello's time once more behind it",
+        "tests/net/test_door.py",
+    ),
+    Mutant(
         "members-have-no-place", "B35", "server.front", "Front._end_of_hello",
         "not peer and (full := places.refusal(connection))",
         "(full := places.refusal(connection))",

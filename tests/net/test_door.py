@@ -1,0 +1,232 @@
+"""Under TLS: who is half way in has a place like one that has not said hello, and a handshake that fails is told to
+both ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tls_port import LIMITS, Port, ask_rpc, refused, tls_of
+
+from dledger.config import Tls
+from dledger.messages.hello import HelloRequest
+from dledger.net.address import split_address
+from dledger.net.blocking import BlockingConnection
+from dledger.net.handshake import Greeting, Introduction
+from dledger.net.tls import CertificateRefused, client_context
+from dledger.wire import encode
+
+OpenPort = Callable[..., Port]
+Issue = Callable[..., dict[str, str]]
+BEGINNING = bytes.fromhex("16030100c8010000c40303")
+"""Of a first message of TLS that would have 200 bytes."""
+
+
+def come(address: str, stack: ExitStack, said: bytes = b"") -> socket.socket:
+    sock = stack.enter_context(socket.create_connection(split_address(address), 20))
+    sock.sendall(said)
+    return sock
+
+
+def first_message(tls: Tls) -> bytes:
+    """Of a handshake, whole."""
+    context, sent = client_context(tls), ssl.MemoryBIO()
+    assert context is not None
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="127.0.0.1").do_handshake()
+    return sent.read()
+
+
+def read_on(sock: socket.socket) -> None:
+    """To its end."""
+    while not is_ended(sock):
+        pass
+
+
+def is_ended(sock: socket.socket) -> bool:
+    with suppress(ConnectionError):
+        return sock.recv(1) == b""
+    return True
+
+
+def is_open(sock: socket.socket) -> bool:
+    sock.setblocking(False)
+    try:
+        sock.recv(1)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def ask(address: str, tls: Tls) -> None:
+    """Come in, as a client that may."""
+    BlockingConnection(address, Greeting(Introduction()), LIMITS, 20, client_context(tls)).close()
+
+
+def stranger(trusted: dict[str, str], foreign: dict[str, str]) -> Tls:
+    """With a certificate of an authority that the node does not know."""
+    return tls_of({**foreign, "tls_ca": trusted["tls_ca"]})
+
+
+@pytest.mark.parametrize("said", [b"", BEGINNING], ids=["silent", "begun"])
+def test_half_open_handshakes_have_few_places_and_the_oldest_goes(
+    port: OpenPort, issue: Issue, caplog: pytest.LogCaptureFixture, said: bytes
+) -> None:
+    tls = tls_of(issue())
+    node = port(tls, max_unknown=5, hello_s=600.0)
+    with ExitStack() as stack:
+        half_open = [come(node.address, stack, said) for _ in range(12)]
+        assert [is_ended(sock) for sock in half_open[:7]] == [True] * 7
+        ask(node.address, tls)
+        assert is_ended(half_open[7]), "who came in took a place until it had said hello"
+        assert all(is_open(sock) for sock in half_open[8:])
+        warned = [line for line in caplog.messages if "over 5 connections that have not said hello" in line]
+        assert len(warned) == 1
+        assert warned[0].startswith("connection from 127.0.0.1:")
+
+
+def test_half_open_handshakes_are_given_up_when_a_hello_would_be_due(
+    port: OpenPort, issue: Issue, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = port(tls_of(issue()), hello_s=0.1, sweep_s=0.05)
+    with ExitStack() as stack:
+        assert is_ended(come(node.address, stack, BEGINNING))
+    assert any("no hello within 0.1 s" in line for line in caplog.messages)
+
+
+def test_the_time_for_a_hello_begins_before_the_handshake(port: OpenPort, issue: Issue) -> None:
+    tls = tls_of(issue())
+    context = client_context(tls)
+    assert context is not None
+    opened_at: list[float] = []
+    node = port(tls, on_open=lambda connection: opened_at.append(connection.opened_at), hello_s=600.0)
+    with ExitStack() as stack:
+        sock = come(node.address, stack)
+        ask(node.address, tls)  # came later, and is through before
+        with context.wrap_socket(sock, server_hostname="127.0.0.1") as first:
+            first.sendall(b"".join(encode(HelloRequest(), 1)))
+            assert first.recv(1)
+    assert opened_at[1] <= opened_at[0]
+
+
+def test_a_handshake_that_fails_is_logged_with_address_and_reason_and_seldom(
+    port: OpenPort, issue: Issue, new_loop: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    trusted = issue()
+    node = port(tls_of(trusted))
+    for _ in range(5):
+        refused(node.address, stranger(trusted, issue()), new_loop)
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) == 1
+    assert lines[0].startswith("connection from 127.0.0.1:")
+    assert "TLS handshake failed: this node does not take its certificate: " in lines[0]
+    assert f"tls_ca {trusted['tls_ca']!r}" in lines[0]
+    assert not node.heard
+
+
+def test_who_has_a_certificate_of_an_unknown_authority_is_told_so_at_once(
+    port: OpenPort, issue: Issue, new_loop: Any
+) -> None:
+    trusted, foreign = issue(), issue()
+    node = port(tls_of(trusted))
+    tls = stranger(trusted, foreign)
+    with pytest.raises(CertificateRefused) as waiting:
+        ask(node.address, tls)
+    with pytest.raises(CertificateRefused) as running:
+        ask_rpc(new_loop, node.address, tls, [b"a"])
+    for told in (waiting, running):
+        assert f"the node refuses this side's tls_certificate {foreign['tls_certificate']!r}" in str(told.value)
+        assert "its tls_ca does not know the authority that signed it" in str(told.value)
+
+
+def test_who_shows_no_certificate_is_told_so(port: OpenPort, issue: Issue, caplog: pytest.LogCaptureFixture) -> None:
+    files = issue()
+    context = ssl.create_default_context(cafile=files["tls_ca"])
+    with ExitStack() as stack:
+        sock = come(port(tls_of(files)).address, stack)
+        with context.wrap_socket(sock, server_hostname="127.0.0.1") as inside, pytest.raises(ssl.SSLError) as told:
+            inside.recv(1)
+    assert told.value.reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    assert any("TLS handshake failed: it shows no certificate" in line for line in caplog.messages)
+
+
+def test_who_does_not_know_the_nodes_authority_says_so_and_the_node_logs_it(
+    port: OpenPort, issue: Issue, new_loop: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    trusted, foreign = issue(), issue()
+    node = port(tls_of(trusted))
+    tls = tls_of({**trusted, "tls_ca": foreign["tls_ca"]})
+    for text in refused(node.address, tls, new_loop):
+        assert "certificate verify failed: this side does not take the node's certificate" in text
+        assert f"tls_ca {foreign['tls_ca']!r}" in text
+    lines = [line for line in caplog.messages if "TLS handshake failed" in line]
+    assert len(lines) == 1
+    assert f"does not take this node's certificate {trusted['tls_certificate']!r}: its tls_ca does not" in lines[0]
+
+
+def test_who_comes_with_tls_where_there_is_none_is_told_so(port: OpenPort, issue: Issue, new_loop: Any) -> None:
+    for text in refused(port(None).address, tls_of(issue()), new_loop):
+        assert "the TLS handshake failed (" in text
+        assert "if the node has no TLS, leave out tls_ca, tls_certificate and tls_key" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [(b"GET / HTTP/1.1\r\n\r\n", "it speaks no TLS"), (bytes(64), "it speaks no TLS"), (None, "it ended")],
+    ids=["http", "zeros", "an end"],
+)
+def test_what_is_no_handshake_is_logged_as_that(
+    port: OpenPort, issue: Issue, caplog: pytest.LogCaptureFixture, said: bytes | None, reason: str
+) -> None:
+    tls = tls_of(issue())
+    node = port(tls)
+    with ExitStack() as stack:
+        sock = come(node.address, stack, BEGINNING if said is None else said)
+        if said is None:
+            sock.shutdown(socket.SHUT_WR)
+        read_on(sock)  # an alert may come first
+    [line] = [line for line in caplog.messages if "TLS handshake failed" in line]
+    assert f"TLS handshake failed: {reason}" in line
+
+
+def test_nothing_stays_open_behind_handshakes_that_ended(port: OpenPort, issue: Issue, new_loop: Any) -> None:
+    trusted = issue()
+    tls = tls_of(trusted)
+    node = port(tls, hello_s=0.1, sweep_s=0.05)
+    with ExitStack() as stack:
+        silent = come(node.address, stack)
+        refused(node.address, stranger(trusted, issue()), new_loop)
+        ask(node.address, tls)
+        assert is_ended(silent)
+    address = node.address
+    node.close()
+    port_number = split_address(address)[1]
+    assert not [name for name in sockets() if name[1] == port_number]
+
+
+def test_a_port_closes_while_handshakes_are_half_open(port: OpenPort, issue: Issue) -> None:
+    tls = tls_of(issue())
+    node = port(tls, hello_s=600.0)
+    with ExitStack() as stack:
+        half_open = [come(node.address, stack, first_message(tls)) for _ in range(3)]
+        assert all(sock.recv(1) for sock in half_open), "the node has answered, and waits for the certificate"
+        node.close()
+        for sock in half_open:
+            read_on(sock)
+
+
+def sockets() -> list[Any]:
+    """The local names of this process's sockets."""
+    found = []
+    for name in Path("/proc/self/fd").iterdir():
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name.name))) as sock:
+            if sock.family in (socket.AF_INET, socket.AF_INET6):
+                found.append(sock.getsockname())
+    return found
