@@ -231,6 +231,19 @@ def test_a_change_whose_entry_is_damaged_is_in_force_until_the_entry_is_known():
     assert node.change is None
 
 
+def test_a_change_that_is_not_on_record_is_when_its_damaged_entry_is_repaired():
+    """An older release kept no record, so nobody could tell before that it is one."""
+    entries = entries_with(b"a", ADMIT, b"c")
+    node = follower(entries, faulty=((Index(1), Index(1)),))
+    assert node.change is None
+    node.repaired(entries[1:2])
+    ready = node.set_faulty((), 0)
+    assert node.change == CHANGE
+    assert ready.membership == Membership(100, NO_INDEX, FOUNDED, (CHANGE,), **GROUP)
+    node.repaired(entries[1:2])
+    assert node.set_faulty((), 0).membership is None, "once"
+
+
 def test_a_commit_binds_the_change_and_forgets_the_record():
     node = follower(entries_with(b"a", ADMIT), changes=(CHANGE,))
     follow(node, 1)

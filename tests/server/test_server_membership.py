@@ -16,10 +16,15 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError
 from dledger.messages.client import StatusRequest
 from dledger.messages.codes import Code
+from dledger.messages.command import Admit
+from dledger.messages.entry import MAGIC_NORMAL, Entry, stamp_all
 from dledger.messages.hello import HelloRequest
+from dledger.messages.membership import Change
 from dledger.server.gate import Gate
+from dledger.store.file_store import open_store
 from dledger.store.files import RealDisk
-from dledger.types import NodeId
+from dledger.types import NO_INDEX, Index, NodeId
+from dledger.wire import encode_command
 
 Play = Callable[..., None]
 GOLDEN = Path(__file__).parents[1] / "golden" / "stores_before_group_ids.tar.gz"
@@ -201,6 +206,67 @@ def test_old_stores_are_refused_with_another_list_too(play: Play, tmp_path: Path
         group.config = replace(group.config, members=names(2))
         with pytest.raises(ConfigError, match="n0, n1, n2, but it was told that they are n0, n1"):
             await group.start("n0")
+
+    play(story, start=False, **OLD_SIZES)
+
+
+NEW_N0 = 4711
+"""The incarnation that the `Admit` of `with_admission` is for."""
+
+
+def with_admission(group: Any) -> Change:
+    """The logs of the old n1 and n2 end with an uncommitted ``Admit`` of n0, and another entry, as the old release left
+    them: it kept no record of what it had not applied."""
+    entries: list[Entry] = []
+    for name in ("n2", "n1"):
+        store = open_store(group.config, group.make(name).node, RealDisk())
+        members = {str(node): incarnation for node, incarnation in store.membership.bound} | {"n0": NEW_N0}
+        admit = encode_header(BodyHeader(Kind.COMMAND)) + encode_command(Admit(node_id="n0", members=members, after=-1))
+        if not entries:
+            entries = store.read(Index(0), 1 << 20)
+            end, term = store.end, store.end.position.term
+            entries += stamp_all(end, term, MAGIC_NORMAL, (admit, body(1, b"behind it")), group.config.segment_bytes)
+        store.append(entries[store.end.position.index + 1 :])
+        store.close()
+        assert not store.membership.changes
+    return Change(entries[-2].position, NO_INDEX, NodeId("n0"), NEW_N0)
+
+
+def test_an_uncommitted_admission_in_the_log_of_an_old_release_is_in_force_after_the_upgrade(
+    play: Play, tmp_path: Path
+) -> None:
+    """Without a record of it, the former n0 would count, and elect n2 beside a leader of n1 and the new n0."""
+
+    async def story(group: Any) -> None:
+        unpacked(tmp_path, "three", group.folder)
+        change = with_admission(group)
+        for _ in range(2):
+            await group.start("n2")
+            node = group.nodes[NodeId("n2")]
+            assert node.raft.change == change
+            assert node.store.membership.changes == (change,), "on the disk, before anybody is heard"
+            await group.kill("n2")
+
+    play(story, start=False, **OLD_SIZES)
+
+
+def test_a_damaged_entry_that_may_be_an_old_releases_admission_is_repaired_before_its_node_leads(
+    play: Play, tmp_path: Path
+) -> None:
+    async def story(group: Any) -> None:
+        unpacked(tmp_path, "three", group.folder)
+        change = with_admission(group)
+        path = group.folder / "n2" / "data" / f"{0:020d}"
+        data = path.read_bytes()
+        path.write_bytes(data.replace(NEW_N0.to_bytes(2, "big"), b"!!"))
+        assert path.read_bytes() != data
+        await group.start("n2")
+        node = group.nodes[NodeId("n2")]
+        assert node.repairs.runs == ((change.index, change.index),), "so it asks for no votes"
+        assert node.raft.change is None
+        await group.start("n1")
+        await group.until(lambda: not node.repairs.runs)
+        await group.until(lambda: node.raft.change == change or node.raft.membership.of("n0") == NEW_N0)
 
     play(story, start=False, **OLD_SIZES)
 

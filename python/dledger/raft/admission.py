@@ -93,11 +93,16 @@ class Admission:
         if not changes:
             return False
         self._held += changes
-        # What is cut stays recorded until it is void: the record is on the disk before the cut is.
-        recorded = self.membership.changes
-        self._set(replace(self.membership, changes=(*recorded, *(c for c in changes if c not in recorded))))
-        self.settle()
+        self._record(changes)
         return True
+
+    def repaired(self, entries: Sequence[Entry]) -> None:
+        """What these damaged entries are is known now. One may be a change of a release that kept no record of it."""
+        changes = [change for entry in entries if (change := self._change_of(entry)) is not None]
+        news = [c for c in changes if c.index > self.membership.index and c not in self._held]
+        if news:
+            self._held = sorted([*self._held, *news], key=lambda change: change.index)
+            self._record(news)
 
     def cut(self, after: Index) -> None:
         """Everything behind ``after`` is out of the log."""
@@ -133,6 +138,12 @@ class Admission:
         """What is to be saved, once."""
         unsaved, self._unsaved = self._unsaved, False
         return self.membership if unsaved else None
+
+    def _record(self, changes: Iterable[Change]) -> None:
+        # What is cut stays recorded until it is void: the record is on the disk before the cut is.
+        recorded = self.membership.changes
+        self._set(replace(self.membership, changes=(*recorded, *(c for c in changes if c not in recorded))))
+        self.settle()
 
     def _next(self) -> Change | None:
         """The first change in the log behind the last one that is known to be committed. One that names another one

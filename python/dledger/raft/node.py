@@ -141,6 +141,7 @@ class RaftNode:
         """Entries that were damaged are sound again; `set_faulty` says what is left."""
         for entry in entries:
             self._log.correct(entry.index, entry.term)
+        self._machine.admission.repaired(entries)
 
     def forget(self, begin_index: Index) -> None:
         """Retention moved ledgerBeginIndex."""

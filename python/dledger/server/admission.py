@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dledger.batch.header import BODY_HEADER_SIZE, BODY_MAGIC, Kind, decode_header
 from dledger.catalog.catalog import Catalog
 from dledger.config import GroupConfig
-from dledger.errors import ProtocolError
+from dledger.errors import CorruptEntry, ProtocolError
 from dledger.messages.client import AdmitRequest, AdmitResponse, ExecuteRequest
 from dledger.messages.codes import Code
 from dledger.messages.command import Admit
@@ -26,7 +26,8 @@ from dledger.raft.node import RaftNode
 from dledger.raft.ready import Fact
 from dledger.server.appends import Writes
 from dledger.server.driver import Driver
-from dledger.types import NO_INDEX, Index, NodeId, Role
+from dledger.store.api import Fault, LogStore
+from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Role
 from dledger.wire import decode_command
 
 logger = logging.getLogger(__name__)
@@ -87,6 +88,8 @@ WAITS_LOG_S: Final = 10.0
 KNOWN_S: Final = 0.02
 """Between two looks at whether a quorum knows of an admission: its members say so when they answer heartbeats."""
 _COMMAND: Final = int(Kind.COMMAND)
+READ_BYTES: Final = 1 << 20
+"""How much of the log is looked through at a time for changes that are not on record."""
 
 
 def change_of(entry: Entry) -> Change | None:
@@ -102,6 +105,31 @@ def change_of(entry: Entry) -> Change | None:
             node = NodeId(command.node_id)
             return Change(entry.position, Index(command.after), node, command.members[command.node_id])
     return None
+
+
+def put_on_record(store: LogStore, catalog: Catalog) -> tuple[Fault, ...]:
+    """Release 0.1 kept no record of the changes in its log that it had not applied: a node with its files reads them
+    once, before it hears anybody. What cannot be read may be one, so it is given back as damaged."""
+    known = store.membership
+    if known.changes or known.group_id or known.term != NO_TERM:
+        return ()
+    changes: list[Change] = []
+    faults: list[Fault] = []
+    at = Index(max(store.begin_index, catalog.applied_index + 1))
+    while at <= store.end.position.index:
+        try:
+            entries = store.read(at, READ_BYTES)
+            changes += [change for entry in entries if (change := change_of(entry)) is not None]
+            at = Index(entries[-1].index + 1)
+        except CorruptEntry as error:
+            first = faults.pop() if faults and faults[-1].last == at - 1 else None
+            whole = first or Fault(at, at, -1, str(store.identity.node_id), str(error))
+            faults.append(replace(whole, last=at))
+            at = Index(at + 1)
+    if later := tuple(change for change in changes if change.index > known.index):
+        logger.info("admissions in the log of an older release: %s", ", ".join(f"entry {c.index}" for c in later))
+        store.save_membership(replace(known, changes=later))
+    return tuple(faults)
 
 
 def explain(fact: Fact) -> None:

@@ -16,7 +16,7 @@ from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, DiskFull, DL
 from dledger.messages.codes import Code
 from dledger.raft.node import RaftNode
 from dledger.raft.ready import Fact, Finished, Install, ReadDone, RoleChange, TransferDone
-from dledger.server.admission import Admissions, change_of, explain
+from dledger.server.admission import Admissions, change_of, explain, put_on_record
 from dledger.server.answers import Answers
 from dledger.server.appends import Writes
 from dledger.server.apply import Applier
@@ -95,6 +95,7 @@ class NodeServer:
             self.catalog = self._restore()
             if self.catalog.secret_enforced:  # by an entry that is not applied again, or in a state of the leader's
                 self.gate.enforce()
+            self._faults = (*self.store.recovery.faulty, *put_on_record(self.store, self.catalog))
             self._build()
             await self.front.open()
         except BaseException:
@@ -103,7 +104,7 @@ class NodeServer:
         self._running = True
         self.peers.start()
         self.driver.start()
-        self.repairs.found(self.store.recovery.faulty)
+        self.repairs.found(self._faults)
         self.admissions.start()
         self._apply(self.raft.committed_index)
         self.application.start(self.raft.committed_index)
@@ -131,8 +132,8 @@ class NodeServer:
     def _build(self) -> None:
         group, node, store, machine, gate = self.group, self.node, self.store, self._environment, self.gate
         self.raft = RaftNode(
-            group, node.node_id, store.hard_state, summary_of(store, self.catalog), machine.below, machine.now_ms(),
-            node.cache_bytes, store.membership, change_of,
+            group, node.node_id, store.hard_state, summary_of(store, self.catalog, self._faults), machine.below,
+            machine.now_ms(), node.cache_bytes, store.membership, change_of,
         )  # fmt: skip
         gate.known = lambda: self.raft.membership
         if self._is_lost:

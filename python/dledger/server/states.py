@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from dledger.catalog.catalog import Catalog
@@ -20,7 +20,7 @@ from dledger.server.image import Head, Unpacker
 from dledger.server.images import Images
 from dledger.server.install import Installer
 from dledger.server.peers import Peers
-from dledger.store.api import LogStore
+from dledger.store.api import Fault, LogStore
 from dledger.store.files import Disk
 from dledger.store.install import Staging
 from dledger.types import Index, NodeId
@@ -145,14 +145,14 @@ def known_committed(store: LogStore, catalog: Catalog) -> Index:
     return Index(max(store.hard_state.commit_hint, before, summed_up))
 
 
-def summary_of(store: LogStore, catalog: Catalog) -> LogSummary:
+def summary_of(store: LogStore, catalog: Catalog, faults: Iterable[Fault]) -> LogSummary:
     """What the core is to know of a log when its node starts."""
     return LogSummary(
         begin_index=store.begin_index,
         end=store.end,
         terms=store.terms,
         committed=known_committed(store, catalog),
-        faulty=tuple((run.first, run.last) for run in store.recovery.faulty),
+        faulty=tuple(sorted((run.first, run.last) for run in faults)),
     )
 
 

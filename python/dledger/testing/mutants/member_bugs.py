@@ -7,6 +7,7 @@ from typing import Final
 from dledger.testing.mutants.plant import Mutant
 
 _TESTS: Final = "tests/raft/test_admit_entry.py"
+_UPGRADES: Final = "tests/server/test_server_membership.py"
 _GROUP: Final = "tests/raft/test_group.py"
 
 MEMBERS: Final = (
@@ -63,7 +64,7 @@ MEMBERS: Final = (
         "admission-not-recorded",
         "B27",
         "raft.admission",
-        "Admission.note",
+        "Admission._record",
         "(*recorded, *(c for c in changes if c not in recorded))",
         "recorded",
         "an admission in the log is not in the record beside it",
@@ -73,10 +74,40 @@ MEMBERS: Final = (
         "cut-admission-off-the-record",
         "B27",
         "raft.admission",
-        "Admission.note",
+        "Admission._record",
         "recorded = self.membership.changes",
         "recorded = tuple(c for c in self.membership.changes if c in self._held)",
         "the record loses an admission before the cut of its entry is carried out",
+        _TESTS,
+    ),
+    Mutant(
+        "old-admission-off-the-record",
+        "B27",
+        "server.admission",
+        "put_on_record",
+        "if known.changes or known.group_id or known.term != NO_TERM:",
+        "if True:",
+        "an upgraded node counts whom an admission in its log replaces",
+        _UPGRADES,
+    ),
+    Mutant(
+        "unreadable-entry-is-no-admission",
+        "B27",
+        "server.admission",
+        "put_on_record",
+        "faults.append(replace(whole, last=at))",
+        "pass",
+        "an upgraded node leads although an entry that it cannot read may be an admission",
+        _UPGRADES,
+    ),
+    Mutant(
+        "repaired-admission-off-the-record",
+        "B27",
+        "raft.admission",
+        "Admission.repaired",
+        "if news:",
+        "if False:",
+        "an admission that was damaged when its node was upgraded never takes effect",
         _TESTS,
     ),
     Mutant(
