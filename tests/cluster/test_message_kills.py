@@ -94,11 +94,13 @@ def all_dispatched(client: Client) -> bool:
 
 
 def kill_all(group: EmbeddedGroup) -> None:
-    """At one moment, as far as a program can."""
+    """At one moment, as far as a program can; returns when all are gone."""
     for info in group.nodes.values():
         if info.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(info.pid, signal.SIGKILL)
+    for node in group.nodes:
+        group.kill(node)
 
 
 def queue_of(client: Client, topic: str, queue_id: int, replica: bool) -> Iterator[Message]:

@@ -22,10 +22,12 @@ from dledger import Client, EmbeddedGroup, EmbeddedNode, Role
 from dledger.embedded import connect_path
 from dledger.embedded.home import Home
 from dledger.embedded.ports import free_ports
+from dledger.embedded.probe import wait_for_leader
 from dledger.embedded.process import ProcessId
 from dledger.errors import ConfigError, DLedgerError, PathError, PortInUse, Unavailable, WrongGroup
 from dledger.net.address import split_address
 from dledger.net.secret import read_secret
+from dledger.types import NodeId
 
 pytestmark = pytest.mark.cluster
 SMALL: dict[str, Any] = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
@@ -127,6 +129,24 @@ def test_missing_node_is_started_by_whoever_comes_next(log_path: Path) -> None:
         group.kill("n1")
         assert connect_path(log_path) == group.bootstrap_servers
         assert group.nodes["n1"].pid is not None  # type: ignore[index]
+
+
+def test_node_that_was_just_killed_when_the_group_was_joined_is_started_too(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL of all nodes, and the next start before the kernel has ended the last of them."""
+    with EmbeddedGroup(log_path, **SMALL) as group:
+        group.kill("n0")
+        held = [NodeId("n1")]
+
+        def elected(*args: Any) -> NodeId | None:
+            while held:  # it held its lock when the group was joined, and is gone now
+                group.kill(held.pop())
+            return wait_for_leader(*args)
+
+        monkeypatch.setattr("dledger.embedded.group.wait_for_leader", elected)
+        group.start()
+        assert running(log_path) == ["n0", "n1", "n2"]
 
 
 def test_joining_a_running_group_starts_nothing(log_path: Path) -> None:

@@ -193,7 +193,8 @@ def describe_nodes(home: Home, file: GroupFile) -> dict[NodeId, NodeInfo]:
 
 
 def _join_and_wait(home: Home, wish: Wish) -> GroupFile:
-    """Join, and wait for a leader; a node that dies meanwhile is started again.
+    """Join, and wait for a leader; a node that dies meanwhile is started again, also one that was killed just before
+    and still held its lock when it was looked at.
 
     Raises:
         Unavailable: there is no leader after `LEADER_TIMEOUT_S`.
@@ -201,11 +202,18 @@ def _join_and_wait(home: Home, wish: Wish) -> GroupFile:
     deadline = time.monotonic() + LEADER_TIMEOUT_S
     while True:
         file, _ = join_group(home, wish)
-        if wait_for_leader(file.addresses, file.group, _ELECTION_S, tls_of(file.settings)):
+        leader = wait_for_leader(file.addresses, file.group, _ELECTION_S, tls_of(file.settings))
+        is_late = time.monotonic() > deadline
+        if leader and (is_late or not _has_died(home, file)):
             return file
-        if time.monotonic() > deadline:
+        if is_late:
             words = "; ".join(f"{node}: {home.log_tail(node, 1)}" for node in file.local)
             raise Unavailable(f"{home}: its nodes elect no leader; their logs end with {words}")
+
+
+def _has_died(home: Home, file: GroupFile) -> bool:
+    """Whether a node does not run that was not among those which could not be started."""
+    return any(not home.node(node).running and not home.failed_lately(node) for node in file.local)
 
 
 def connect_path(
