@@ -45,8 +45,7 @@ PROMISES: Final[dict[str, Coverage]] = {
     "P13": Coverage((), "what is not promised is not tested"),
     "P14": Coverage(
         (STRANGERS,),
-        "a stranger on another machine; TLS handshakes that are left half done; a program between two ends that talk "
-        "without TLS",
+        "a stranger on another machine; a program between two ends that talk without TLS",
     ),
 }
 """By promise, as in docs/guarantees.md."""
