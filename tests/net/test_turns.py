@@ -89,6 +89,16 @@ def test_so_much_is_carried_out_in_a_while_and_whoever_waits_is_read_no_further(
     assert counter.done[-1] == "at once"
 
 
+def test_a_timer_that_goes_off_a_little_early_ends_the_while_all_the_same() -> None:
+    """By the loop's clock, which it may. A timer for what is left of the while could go off at once, for ever."""
+    counter = Counter()
+    for n in range(4):
+        counter.ask("a", f"a{n}")
+    counter.now_s -= 1e-9
+    assert counter.next_while() == ["a2", "a3"]
+    assert not counter.timers
+
+
 def test_a_new_one_does_not_pass_those_that_wait() -> None:
     counter = Counter()
     for n in range(5):

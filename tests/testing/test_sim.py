@@ -10,8 +10,10 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 
+from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim import Outcome, run_seed
 from dledger.testing.sim.__main__ import main
+from dledger.testing.sim.loop import Scheduler
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.run import SAFETY_MS
 from dledger.testing.sim.settings import FAULTS, UNPROMISED, draw_plan, in_time
@@ -102,3 +104,14 @@ def test_the_command_needs_no_option() -> None:
     done = CliRunner().invoke(main, ["--seeds", "1", "--jobs", "1"])
     assert done.exit_code == 0, done.output
     assert "1 seeds" in done.output
+
+
+def test_a_timer_that_is_set_again_for_the_same_moment_is_a_find_and_does_not_hang_the_seed() -> None:
+    scheduler = Scheduler()
+
+    def again(argument: object) -> None:
+        scheduler.after(0, again)
+
+    scheduler.after(5, again)
+    with pytest.raises(Broken, match="runs in circles"):
+        scheduler.run(10)

@@ -176,6 +176,7 @@ class Turns(Generic[A]):
 
     def _next_while(self) -> None:
         self._timer = None
+        self._until_s = -math.inf  # a timer may go off a little before its time by the loop's clock
         self.go_on()
 
     def close(self) -> None:

@@ -206,6 +206,13 @@ LIMITS: Final = (
         "tests/net/test_turns.py tests/server/test_server_turns.py",
     ),
     Mutant(
+        "while-ends-by-the-clock-alone", "B35", "net.turns", "Turns._next_while",
+        "self._until_s = -math.inf",
+        "self._until_s = self._until_s + 0.0",
+        "a timer that goes off a little early is set again for the same moment, and the loop does nothing else",
+        "tests/net/test_turns.py",
+    ),
+    Mutant(
         "turns-by-connection", "B35", "net.turns", "Turns._go_on",
         "            del self._hosts[host]\n            if crowd:\n                self._hosts[host] = crowd",
         "            if not crowd:\n                del self._hosts[host]",

@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim.disk_waits import DiskWaits
 from dledger.testing.sim.executors import Executors
 from dledger.testing.sim.rng import MILLION, Rng
@@ -28,6 +29,8 @@ US: Final = 1_000
 MS: Final = 1_000_000
 SECOND: Final = 1_000_000_000
 NOT_DUE: Final = -1
+MOST_AT_ONCE: Final = 1_000_000
+"""Events while no time passes; a whole seed has a tenth of them."""
 WALL_BASE_US: Final = 1_700_000_000_000_000
 _set_running = asyncio.events._set_running_loop
 
@@ -63,14 +66,22 @@ class Scheduler:
             heappush(self._heap, (self.now_ns + delay_ns, number, action, argument))
 
     def run(self, until_ns: int) -> None:
-        """All events up to that time."""
-        heap, soon = self._heap, self._soon
+        """All events up to that time.
+
+        Raises:
+            Broken: they have no end, as of a timer that is set again for the moment at which it goes off.
+        """
+        heap, soon, at_once = self._heap, self._soon, 0
         try:
             while True:
                 if soon and not (heap and heap[0][0] <= self.now_ns):
                     action, argument = soon.popleft()
+                    at_once += 1
+                    if at_once > MOST_AT_ONCE:
+                        raise Broken("defect", f"{self.speaker} runs in circles: {at_once} events while no time passes")
                 elif heap and heap[0][0] <= until_ns:
                     self.now_ns, _, action, argument = heappop(heap)
+                    at_once = 0
                 else:
                     break
                 self.events += 1
