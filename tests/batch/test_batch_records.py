@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger.batch.bounds import check_sizes
 from dledger.batch.header import BODY_HEADER_SIZE, BodyHeader, Codec, Flag, Kind, decode_header, encode_header
 from dledger.batch.payload import MAX_DECODED_BYTES
 from dledger.batch.records import decode_batch, encode_batch, make_records, with_offsets
@@ -137,6 +138,18 @@ def test_compressed_bytes_that_declare_too_much_are_refused_before_they_are_unpa
     body[at : at + 8] = (-2).to_bytes(8, "little", signed=True)  # it would make room for another's
     with pytest.raises(CorruptEntry, match="a buffer of -2"):
         decode_batch(body)
+
+
+def test_buffers_that_declare_too_much_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is below the limit; a reader unpacks all."""
+    keyed = pa.record_batch({"key": pa.array([b"key" * 100] * 1000), "value": pa.array([b"abc" * 100] * 1000)})
+    payload = encoded(keyed, codec=Codec.ZSTD)[BODY_HEADER_SIZE:]
+    check_sizes(payload, Codec.ZSTD)
+    monkeypatch.setattr("dledger.batch.bounds.MAX_DECODED_BYTES", 500_000)
+    with pytest.raises(ValueError, match="decompressed it has over 500000 bytes"):
+        check_sizes(payload, Codec.ZSTD)
+    monkeypatch.setattr("dledger.batch.bounds.MAX_DECODED_BYTES", 700_000)
+    check_sizes(payload, Codec.ZSTD)
 
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])

@@ -73,6 +73,18 @@ def test_lag_below_what_is_kept_counts_the_bytes_that_are_there(log: Any) -> Non
     assert (row["offset"], row["begin_offset"], row["bytes"]) == (0, 20, 200)
 
 
+def test_a_group_holds_the_oldest_entry_that_it_needs_in_any_partition_whichever_it_committed_first(log: Any) -> None:
+    for partition in (0, 1, 0, 1):
+        log.data(10, partition=partition)  # entries 1 to 4
+    hold(log)
+    commit(log, t={0: 20, 1: 10})
+    assert held(log) == [(4, "g", 1, 10)]
+    commit(log, t={0: 10, 1: 0})
+    assert held(log) == [(2, "g", 1, 0)]
+    commit(log, t={0: 0})
+    assert held(log) == [(1, "g", 0, 0)]
+
+
 def test_a_group_holds_from_its_first_unread_record_on_and_the_slowest_group_counts(log: Any) -> None:
     for _ in range(5):
         log.data(10)  # entries 1 to 5

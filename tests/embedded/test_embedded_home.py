@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dledger.embedded.groupfile import GroupFile, User
-from dledger.embedded.home import FAILED_FILE, FAILED_S, Home, PidFile
+from dledger.embedded.home import FAILED_FILE, FAILED_S, PID_FILE, Home, PidFile
 from dledger.embedded.process import Host, ProcessId
 from dledger.errors import ConfigError, PathError, Unavailable
 from dledger.types import NodeId
@@ -201,6 +202,8 @@ def test_a_node_is_gone_when_its_lock_is_and_not_before(tmp_path: Path) -> None:
         process = ProcessId.of(ended.pid)
     held = PidFile(home, N0)
     assert held.acquire(0)
+    name = json.dumps({**process.as_dict(), "home": str(home), "ending": False})
+    (home.node_directory(N0) / PID_FILE).write_text(name)
     assert not process.alive
     assert not home.wait_gone(N0, process, 0.02)
 

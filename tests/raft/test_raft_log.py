@@ -52,6 +52,15 @@ def test_a_cut_takes_terms_and_cached_entries_with_it():
     assert log.durable_index == 2
 
 
+def test_what_is_pushed_after_a_cut_is_what_took_the_place_of_the_cut_entries():
+    """A leader that was deposed, cut, and leads again with a log of the same length."""
+    log = filled(0, 0, 2, 2)
+    assert [entry.term for entry in log.slice(Index(1), 1 << 20)] == [0, 2, 2]
+    log.truncate(Index(1))
+    log.append(log_of(0, 0, 5, 5)[2:])
+    assert [entry.term for entry in log.slice(Index(1), 1 << 20)] == [0, 5, 5]
+
+
 def test_a_cut_to_nothing_leaves_an_empty_log():
     log = filled(0, 0)
     log.truncate(NO_INDEX)

@@ -19,6 +19,7 @@ from dledger.messages.codes import Code
 from dledger.messages.install import SnapshotRequest, SnapshotResponse
 from dledger.raft.ready import IDLE
 from dledger.server.image import Image, Unpacker
+from dledger.server.images import KEPT_MS
 from dledger.server.states import States
 from dledger.store.install import Staging
 from dledger.store.memory_disk import MemoryDisk
@@ -253,6 +254,30 @@ def test_a_piece_of_a_state_is_never_larger_than_a_frame_may_be_whoever_asks(pla
             for max_bytes in (0, 1, 64, 65, 1 << 40):
                 images.serve(asked_by(node, index, max_bytes=max_bytes))
         assert [len(piece.data) for piece in said] == [1, 1, 64, 64, 64]
+
+    play(story, 1, **SMALL)
+
+
+def test_a_state_is_kept_as_long_as_its_pieces_are_asked_for_and_no_longer(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        await write(group, 0, 3)
+        node = await group.leader()
+        images, said = node.states.images, list[SnapshotResponse]()
+        now_ms = images._now_ms()
+        images._send, images._now_ms = said.append, lambda: now_ms
+        images.serve(asked_by(node))
+        await group.until(lambda: said)
+        index, first = said.pop().last_included_index, images.floor
+        assert first == node.store.begin_index
+        for offset in range(5):
+            now_ms += KEPT_MS
+            assert images.floor == first, "what the state begins with stays"
+            images.serve(asked_by(node, index, offset))
+            assert said.pop().code is Code.SUCCESS
+        now_ms += KEPT_MS + 1
+        assert images.floor is None
+        images.serve(asked_by(node, index, 5))
+        assert said.pop().code is Code.INDEX_LESS_THAN_LOCAL_BEGIN
 
     play(story, 1, **SMALL)
 

@@ -248,6 +248,22 @@ def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or
     play(story)
 
 
+def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing_it(
+    play: Callable[..., None], secret: str
+) -> None:
+    """It proves nothing where this node has called it, or has come itself and was taken without a proof."""
+
+    async def story(group: Any) -> None:
+        gate = (await group.leader()).gate
+        other = NodeId("n1" if gate._node.node_id == "n0" else "n0")
+        assert gate.shut_out({other}, {other}) == ""
+        assert gate.shut_out({other}, set()).startswith(f"{other} (proves no secret) would be shut out for ever")
+        gate.unproved[other] = "0.1.0"
+        assert gate.shut_out({other}, {other}).startswith(f"{other} (proves no secret) would be shut out for ever")
+
+    play(story, 2, secret_file=secret)
+
+
 def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_applied_no_more(
     play: Callable[..., None], secret: str
 ) -> None:

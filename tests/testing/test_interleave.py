@@ -29,7 +29,7 @@ from dledger.testing.interleave.tiny import TINY, every_schedule
 from dledger.testing.mutants.__main__ import hunts
 from dledger.testing.sim.rng import Rng
 
-COUNT = 1320
+COUNT = 60 * len(ALL)
 A, B = Path("/a"), Path("/b")
 
 
@@ -63,7 +63,8 @@ def test_schedule_is_replayed_from_its_decisions_alone():
 
 
 def test_planted_races_are_found_within_a_thousand_schedules():
-    for hunt in hunts(["race-marked-only-before-write", "threads-durable-in-spite-of-a-cut"], 1, 1):
+    names = ["race-marked-only-before-write", "threads-durable-in-spite-of-a-cut", "programs-look-once"]
+    for hunt in hunts(names, 1, 1):
         assert hunt.caught_by, hunt
         assert hunt.seeds <= 1000
 

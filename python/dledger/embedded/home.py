@@ -221,13 +221,15 @@ class Home:
         """Wait until a process of a node has ended and let go of everything; False when it has not by then.
 
         The lock is the last thing to go: a killed process can look like a zombie while threads of it still hold files
-        and the port.
+        and the port. Another process of the node may have it then.
         """
         deadline = time.monotonic() + timeout_s
         while True:
             reap(process.pid)
-            if not process.alive and not self.node(node_id).running:
-                return True
+            if not process.alive:
+                state = self.node(node_id)
+                if not state.running or state.process not in (None, process):
+                    return True
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.005)

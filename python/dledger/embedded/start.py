@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from dledger import errors
 from dledger.embedded.groupfile import GroupFile, User
-from dledger.embedded.home import LOG_FILE, Home, path_errors
+from dledger.embedded.home import LOG_FILE, Home, NodeProcess, path_errors
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
 from dledger.embedded.process import reap, spawn_python, this_host
@@ -195,7 +195,7 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
 
 def _settle(home: Home, node: NodeId) -> None:
     """End a process of the node's that is half gone: it ends already, or its path is another directory by now."""
-    state = home.node(node)
+    state = _named(home, node)
     process = state.process
     if process is None or not (state.running and process.alive):
         return
@@ -205,6 +205,14 @@ def _settle(home: Home, node: NodeId) -> None:
     if (state.ending or moved) and not home.wait_gone(node, process, DRAIN_TIMEOUT_S):
         process.signal(signal.SIGKILL)
         home.wait_gone(node, process, DRAIN_TIMEOUT_S)
+
+
+def _named(home: Home, node: NodeId) -> NodeProcess:
+    """The node's process. One without a name has just taken its lock, or has ended and is about to let go of it."""
+    deadline = time.monotonic() + DRAIN_TIMEOUT_S
+    while (state := home.node(node)).running and state.process is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return state
 
 
 def _refuse_other_host(home: Home, nodes: Iterable[NodeId]) -> None:
@@ -360,15 +368,21 @@ def stop_group(home: Home, file: GroupFile) -> None:
 
 
 def stop_nodes(home: Home, nodes: Iterable[NodeId]) -> None:
-    """End nodes gracefully, all at the same time; with SIGKILL those that will not. Call with the lock held."""
-    processes = {node: state.process for node in nodes if (state := home.node(node)).running and state.process}
-    for process in processes.values():
-        process.signal(signal.SIGTERM)
-    deadline = time.monotonic() + DRAIN_TIMEOUT_S
-    for node, process in processes.items():
-        if not home.wait_gone(node, process, max(0.0, deadline - time.monotonic())):
-            process.signal(signal.SIGKILL)
-            home.wait_gone(node, process, DRAIN_TIMEOUT_S)
+    """End nodes gracefully, all at the same time; with SIGKILL those that will not. Call with the lock held.
+
+    A node may have another process behind the one that ends: whoever had started it was killed, and so it was started
+    once more.
+    """
+    left = list(nodes)
+    while processes := {node: state.process for node in left if (state := home.node(node)).running and state.process}:
+        for process in processes.values():
+            process.signal(signal.SIGTERM)
+        deadline = time.monotonic() + DRAIN_TIMEOUT_S
+        for node, process in processes.items():
+            if not home.wait_gone(node, process, max(0.0, deadline - time.monotonic())):
+                process.signal(signal.SIGKILL)
+                if not home.wait_gone(node, process, DRAIN_TIMEOUT_S):
+                    left.remove(node)  # the kernel does not let it end
 
 
 __all__ = ["Wish", "join_group", "start_nodes", "stop_group", "stop_nodes"]

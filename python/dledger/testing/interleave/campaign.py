@@ -12,11 +12,12 @@ from dledger.testing.interleave.node import NODE_SCENARIOS
 from dledger.testing.interleave.scenarios import SCENARIOS, Scenario
 from dledger.testing.interleave.schedule import Bench, Outcome, bench
 from dledger.testing.interleave.shrink import shrunk, story
+from dledger.testing.interleave.starts import PROGRAM_SCENARIOS
 from dledger.testing.interleave.tiny import TINY, every_schedule
 from dledger.testing.result import result
 
 STORE: Final = (*SCENARIOS, *NODE_SCENARIOS, *TINY)
-ALL: Final = (*STORE, *BROKER_SCENARIOS)
+ALL: Final = (*STORE, *BROKER_SCENARIOS, *PROGRAM_SCENARIOS)
 SHOWN: Final = 3
 """Red schedules that are told step by step."""
 MODULE: Final = "python -m dledger.testing.interleave"
@@ -104,7 +105,7 @@ def _summary(
 def first_red(count: int, seed: int = 1, module: str = "") -> tuple[int, Outcome | None]:
     """How many schedules it takes until one is red, and that one; None: none of so many is. ``module``: where something
     may be wrong; scenarios that never come there are left out."""
-    scenarios = BROKER_SCENARIOS if module.startswith("broker.") else STORE
+    scenarios = {"broker": BROKER_SCENARIOS, "embedded": PROGRAM_SCENARIOS}.get(module.partition(".")[0], STORE)
     with bench() as runner:
         for number, (_, found) in enumerate(schedules(runner, scenarios, count, seed), 1):
             if found.problem:

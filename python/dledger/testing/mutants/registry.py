@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dledger.testing.mutants.blind_bugs import BLIND
 from dledger.testing.mutants.broker_bugs import BROKER
 from dledger.testing.mutants.caller_bugs import BATCHES, CALLERS, EMBEDDED
 from dledger.testing.mutants.core_bugs import CORE
@@ -14,6 +15,7 @@ from dledger.testing.mutants.limit_bugs import LIMITS
 from dledger.testing.mutants.member_bugs import MEMBERS
 from dledger.testing.mutants.node_bugs import CATALOG, CLIENT, SERVER, STORE
 from dledger.testing.mutants.plant import Mutant
+from dledger.testing.mutants.program_bugs import PROGRAMS
 from dledger.testing.mutants.race_bugs import RACES
 from dledger.testing.mutants.raft_bugs import RAFT
 from dledger.testing.mutants.rocketmq_bugs import QUEUES, REPLICATION
@@ -24,11 +26,10 @@ from dledger.testing.mutants.unseen_bugs import UNSEEN_CALLERS, UNSEEN_CATALOG, 
 from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
-    *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD, *LIMITS,
-    *IDENTITY,
-    *BROKER, *MEMBERS,
+    *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *PROGRAMS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD,
+    *LIMITS, *IDENTITY, *BROKER, *MEMBERS,
     *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING,
-    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK,
+    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",
