@@ -20,6 +20,7 @@ from dledger.net import Connection, Handlers, Limits, Listener, Patience, connec
 from dledger.net.connection import TURN_BYTES, TURN_FRAMES
 from dledger.net.handlers import RECEIVE_BYTES, OnConnection
 from dledger.net.loop import loop_factory
+from dledger.net.outgoing import WRITE_HIGH_BYTES
 from dledger.net.pieces import JOIN_BYTES, joined
 from dledger.wire import encode
 
@@ -492,6 +493,24 @@ def test_paused_reading_stops_frames_until_it_is_resumed() -> None:
         await caller.until(lambda: len(caller.answers) == 2)
         assert len(node.frames) == 1
         served.resume_reading()
+        await node.until(lambda: len(node.frames) == 2)
+
+    with_node(work)
+
+
+def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write() -> None:
+    """As much was queued as may wait, when the owner let it be read again, and the kernel took it all at once."""
+
+    async def work(node: Node) -> None:
+        caller = Caller()
+        connection = await caller.open(await node.open())
+        await caller.until(lambda: len(caller.answers) == 1)
+        served = node.opened[0]
+        served._write_now = lambda pieces: []  # type: ignore[method-assign]
+        served.pause_reading()
+        served.send(StatusResponse(code=Code.SUCCESS, status={"x": b"y" * (WRITE_HIGH_BYTES + 1)}), 1)
+        served.resume_reading()
+        connection.send(AppendRequest(timeout_ms=1), 2)
         await node.until(lambda: len(node.frames) == 2)
 
     with_node(work)

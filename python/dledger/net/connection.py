@@ -17,6 +17,7 @@ from dledger.messages.hello import HelloRequest
 from dledger.net.address import split_address, tune
 from dledger.net.handlers import Handlers, OnClose, OnConnection, OnFrame, ignore, receive_buffer
 from dledger.net.inflow import PRESSED_READ_BYTES, Inflow
+from dledger.net.outflow import Outflow
 from dledger.net.outgoing import WRITE_HIGH_BYTES, Outgoing
 from dledger.net.seldom import Seldom
 from dledger.net.tls import nodes_of, not_opened
@@ -51,9 +52,11 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         limits: Limits,
         accepted: bool,
         inflow: Inflow | None = None,
+        outflow: Outflow[Connection] | None = None,
         seldom: Seldom | None = None,
     ) -> None:
-        """``inflow``: what frames under way count against; ``seldom``: who logs what the other side does wrong."""
+        """``inflow``: what frames under way count against; ``outflow``: what answers do; ``seldom``: who logs what the
+        other side does wrong."""
         super().__init__()
         self.context: Any = None
         self.peer_name = self.host = "?"
@@ -64,6 +67,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         self._handlers = handlers
         self._accepted = accepted
         self._inflow = inflow
+        self._outflow = outflow
         self._seldom = seldom
         self._reader = FrameReader(limits, HELLO_LIMITS if accepted else None, self._admits if inflow else None)
         self._buffer = receive_buffer()
@@ -203,8 +207,7 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
             self._read_or_not()
 
     def _was_sent(self) -> None:
-        if self._frames:
-            self._go_on()  # frames stayed because too much was unsent, which the kernel may have taken at once
+        self._go_on()  # nothing more was taken or read because too much was unsent, which the kernel may have at once
 
     def _dispatch_again(self) -> None:
         self._again = None
@@ -252,6 +255,8 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         self._reader.forget()  # at once, and not when this object is collected: it may be large
         if self._inflow is not None:
             self._inflow.forget(self)
+        if self._outflow is not None:
+            self._outflow.forget(self)
         self.resume_writing()
         if not self._closed.done():
             self._closed.set_result(None)
@@ -270,6 +275,12 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
     def is_kept_waiting(self) -> bool:
         """Whether it is this side that reads no further."""
         return self._read_paused or self._again is not None or self._reader.refused
+
+    @property
+    def outflow(self) -> Outflow[Connection]:
+        """What the answers of an accepted connection count against."""
+        assert self._outflow is not None, "this side has opened the connection"
+        return self._outflow
 
     def now_s(self) -> float:
         """The loop's time."""

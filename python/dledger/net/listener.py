@@ -13,6 +13,7 @@ from dledger.errors import ConfigError, PortInUse
 from dledger.net.connection import Connection, Handlers, OnClose, OnConnection, OnFrame, ignore, log
 from dledger.net.door import Door
 from dledger.net.inflow import Inflow
+from dledger.net.outflow import Outflow
 from dledger.net.places import Places
 from dledger.net.seldom import Seldom
 from dledger.wire import Limits
@@ -37,7 +38,8 @@ class Patience:
     pressed_s: float = 2.0
     """The same while others wait for the room that it takes."""
     max_bytes: int = 64 * MIB
-    """Of frames under way on all connections together, and of what `listen` is told of beside them."""
+    """Of frames under way on all connections together, and of what `listen` is told of beside them; as many of answers
+    that are read or unsent."""
     sweep_s: float = 1.0
     """Time between two looks at all connections."""
 
@@ -64,6 +66,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self.places = Places(patience)
         self.inflow = Inflow(patience.max_bytes, held, patience.stall_s, patience.pressed_s)
+        self.outflow: Outflow[Connection] = Outflow(patience.max_bytes)
         self._seldom = Seldom(log, self._loop.time)
         self._server: asyncio.Server | None = None
         self._door: Door | None = None
@@ -108,7 +111,8 @@ class Listener:
             connection.abort()
 
     def _accept(self) -> Connection:
-        return Connection(self._handlers, self._limits, accepted=True, inflow=self.inflow, seldom=self._seldom)
+        return Connection(self._handlers, self._limits, accepted=True, inflow=self.inflow, outflow=self.outflow,
+                          seldom=self._seldom)  # fmt: skip
 
     def refuse(self, connection: Connection, reason: str) -> None:
         """Send what is unsent, then close; with a line in the log, one for each reason and address in a while."""

@@ -33,6 +33,8 @@ class Outgoing:
         self._drained: list[asyncio.Future[None]] = []
         self._answered = 0
         """Frames sent."""
+        self.handed = 0
+        """Bytes handed to `send` so far."""
 
     def _was_sent(self) -> None:
         """Called when the kernel was given what there was, where that had been more than may wait."""
@@ -69,7 +71,9 @@ class Outgoing:
         if not self._out:
             self._loop.call_soon(self.flush)
         self._out += frame
-        self._queued += sum(map(len, frame)) if len(frame) > 1 else len(frame[0])
+        size = sum(map(len, frame)) if len(frame) > 1 else len(frame[0])
+        self._queued += size
+        self.handed += size
 
     def flush(self) -> None:
         """Hand to the kernel what `send` has collected, now instead of at the end of the turn."""

@@ -166,6 +166,7 @@ class Front:
             tls=server_context(self._node.tls),
             held=lambda: self._writes.held_bytes,
         )
+        self._listener.outflow.on_done = self._resume
 
     def _patience(self) -> Patience:
         node = self._node
@@ -251,7 +252,8 @@ class Front:
             connection.pause_reading()
 
     def _resume(self, connection: Connection) -> None:
-        if connection not in self._paused and connection not in self._commands and connection not in self._hellos:
+        waits = connection in self._commands or connection in self._hellos or connection in connection.outflow
+        if not waits and connection not in self._paused:
             connection.resume_reading()
 
     def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from dledger.broker.consume_queues import ConsumeQueue
@@ -69,6 +70,8 @@ class Asked:
     """What was applied when this was decided; of then is `next_offset` too."""
     next_offset: int = 0
     """Of the queue that is asked for: what its next message gets."""
+    size: int = 0
+    """Most bytes that its answer may have."""
 
     def fail(self, code: Code, text: str, leader: str = "") -> None:
         answer = ANSWERS[type(self.request)](code=code, message=text, leader_id=NodeId(leader))
@@ -147,7 +150,14 @@ class Gets:
             asked.fail(code, "this node's consume queues and index are behind its log; ask again")
 
     def _start(self, asked: Asked) -> None:
+        asked.connection.outflow.ask(asked.connection, partial(self._find, asked))
+
+    def _find(self, asked: Asked) -> None:
         request = asked.request
+        if self._driver.failed:
+            return
+        asked.size = min(max(getattr(request, "max_bytes", MAX_BYTES), 0), MAX_BYTES)
+        asked.connection.outflow.begin(asked.size)
         if isinstance(request, ViewMessageRequest) and request.physical_offset >= self._store.begin.end_pos:
             finding = self._driver.on_reader(asked.find, asked)
         else:
@@ -155,6 +165,7 @@ class Gets:
         finding.add_done_callback(lambda done: self._found(asked, done))
 
     def _found(self, asked: Asked, done: asyncio.Future[Answer]) -> None:
+        asked.connection.outflow.end(asked.connection, asked.size)
         if done.cancelled():
             return
         error = done.exception()

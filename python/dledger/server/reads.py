@@ -163,9 +163,26 @@ class Reads:
     # --- bodies -------------------------------------------------------------------------------------------------
 
     def _serve(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+        """Now, or in its turn; a small answer need not wait where others do."""
+        outflow = connection.outflow
+        if outflow.is_full and not connection.unsent_bytes:
+            self._find(connection, request_id, request, INLINE_BYTES, only_small=True)
+        else:
+            self._serve_in_turn(connection, request_id, request)
+
+    def _serve_in_turn(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+        outflow = connection.outflow
+        outflow.ask(connection, lambda: self._find(connection, request_id, request, outflow.room))
+
+    def _find(
+        self, connection: Connection, request_id: int, request: FetchRequest, room: int, *, only_small: bool = False
+    ) -> None:
+        """The bodies that answer it: as many as there is room for, so that a client may have to ask again for more."""
+        if self._driver.failed:
+            return
         _, end = self._range(request.topic_id, request.partition)
         stop = end if request.end_offset < 0 else min(end, request.end_offset)
-        limit = min(request.max_bytes, MAX_FETCH_BYTES)
+        limit = min(request.max_bytes, MAX_FETCH_BYTES, room)
         try:
             refs = self._catalog.find(request.topic_id, request.partition, request.start_offset, stop, limit)
         except StorageError as error:
@@ -174,6 +191,11 @@ class Reads:
         bodies = [self._cached(ref) for ref in refs]
         on_disk = [ref for ref, body in zip(refs, bodies, strict=True) if body is None]
         wanted = [(ref.index, ref.pos, ref.size + HEADER_SIZE) for ref in on_disk]
+        size = sum(ref.size for ref in refs)
+        if only_small and size > INLINE_BYTES:  # a single body
+            self._serve_in_turn(connection, request_id, request)
+            return
+        connection.outflow.begin(size)
 
         def serve(read: Sequence[Buffer]) -> None:
             rest = iter(read)
@@ -181,6 +203,7 @@ class Reads:
             self._send(connection, request_id, request, refs, whole)
 
         if sum(ref.size for ref in on_disk) <= INLINE_BYTES:
+            connection.outflow.end(connection, size)
             try:
                 read = self._store.read_bodies(wanted)
             except Exception as error:
@@ -189,7 +212,7 @@ class Reads:
                 serve(read)
             return
         future = self._driver.on_reader(self._store.read_bodies, wanted)
-        future.add_done_callback(lambda done: self._read(connection, request_id, done, serve))
+        future.add_done_callback(lambda done: self._read(connection, request_id, size, done, serve))
 
     def _cached(self, ref: BatchRef) -> Buffer | None:
         """A body that is in memory anyway. The newest ones may be nowhere else yet: a follower applies what the others
@@ -201,9 +224,11 @@ class Reads:
         self,
         connection: Connection,
         request_id: int,
+        size: int,
         done: asyncio.Future[list[Buffer]],
         serve: Callable[[Sequence[Buffer]], None],
     ) -> None:
+        connection.outflow.end(connection, size)
         error = done.exception()
         if error is None:
             serve(done.result())

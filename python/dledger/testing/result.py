@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 
 def result(
@@ -58,8 +58,16 @@ def end(found: Mapping[str, Any], folder: Path, json_file: Path | None, say: Cal
     return 0 if found["ok"] else 1
 
 
-def commit() -> str:
-    """The checkout's commit, with ``+`` when there are changes; empty where this is no checkout."""
+def _commit() -> str:
     command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     return done.stdout.strip()
+
+
+_BEGUN_AT: Final = _commit()
+"""Taken when a campaign's process begins: the checkout may be another one when it ends."""
+
+
+def commit() -> str:
+    """The checkout's commit, with ``+`` when there are changes; empty where this is no checkout."""
+    return _BEGUN_AT

@@ -206,6 +206,34 @@ LIMITS: Final = (
         "tests/net/test_turns.py tests/server/test_server_turns.py",
     ),
     Mutant(
+        "answers-have-no-budget", "B35", "net.outflow", "Outflow.ask",
+        "if not self.is_full:",
+        "if True:",
+        "a few connections that ask for much and take nothing fill the memory of a node",
+        "tests/net/test_outflow.py tests/server/test_server_answers_budget.py",
+    ),
+    Mutant(
+        "who-takes-nothing-stays", "B35", "net.outflow", "Outflow._look",
+        "self._close_slow_ones()",
+        "pass",
+        "connections that take no answers keep all others from theirs",
+        "tests/net/test_outflow.py tests/server/test_server_answers_budget.py",
+    ),
+    Mutant(
+        "answers-by-request", "B35", "net.outflow", "Outflow._next",
+        "            crowd[taker] = None\n",
+        "            crowd.update({taker: None, **{one: crowd.pop(one) for one in list(crowd)}})\n",
+        "a connection that has asked for much goes before all others of its address",
+        "tests/net/test_outflow.py",
+    ),
+    Mutant(
+        "read-no-more-after-one-write", "P11", "net.connection", "Connection._was_sent",
+        "self._go_on()",
+        "self._frames and self._go_on()",
+        "a connection is never read again when its owner let it go on while as much was unsent as may be",
+        "tests/net/test_connection.py",
+    ),
+    Mutant(
         "while-ends-by-the-clock-alone", "B35", "net.turns", "Turns._next_while",
         "self._until_s = -math.inf",
         "self._until_s = self._until_s + 0.0",
@@ -242,7 +270,7 @@ LIMITS: Final = (
     ),
     Mutant(
         "resumed-before-its-turn", "B35", "server.front", "Front._resume",
-        " and connection not in self._commands",
+        "connection in self._commands or ",
         "",
         "requests of one connection overtake its command, and a flood is read on",
         "tests/server/test_server_turns.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import tempfile
 import time
@@ -57,7 +58,11 @@ SMALL: Final = Sizes(1, 2.0, 3_000, 100, 500, 10, 1_500)
 
 COME_IN: Final = ("idle", "unproven")
 """Attacks on the places of others: while they last, a new client and a member must get in."""
-ALL: Final = ("busy", "slow", "idle", "unproven", "flood", "liar", "certificates", "path")
+LARGE: Final = "large"
+"""A topic of which there is much to read."""
+LARGE_RECORDS: Final = 64
+"""Of a MiB each."""
+ALL: Final = ("busy", "slow", "deaf", "idle", "unproven", "flood", "liar", "certificates", "path")
 
 
 @dataclass(slots=True)
@@ -127,16 +132,27 @@ class Campaign:
         leader = NodeId(next(iter(nodes.status().values()))["leader_id"])
         each, one = dict(nodes.addresses), {leader: nodes.addresses[leader]}
         plan: dict[str, int] = {
-            "busy": 1, "slow": sizes.unfinished, "idle": sizes.connections, "unproven": sizes.hellos,
-            "flood": sizes.commands, "liar": sizes.messages,
+            "busy": 1, "slow": sizes.unfinished, "deaf": sizes.unfinished, "idle": sizes.connections,
+            "unproven": sizes.hellos, "flood": sizes.commands, "liar": sizes.messages,
         }  # fmt: skip
         for name, count in plan.items():
             if name in self.only:
                 at = one if name == "idle" else each
-                part = self._attack(nodes, healthy, name, at, "--count", str(count))
+                more = ["--count", str(count)]
+                if name == "deaf":
+                    more += ["--topic-id", str(self._large_topic(nodes))]
+                part = self._attack(nodes, healthy, name, at, *more)
                 if name in COME_IN:
                     self._beside(part, lambda: self._come_in(nodes, leader), name, at, "--count", str(count))
                 self._end(part, nodes)
+
+    def _large_topic(self, nodes: Nodes) -> int:
+        """Its id."""
+        with Client(nodes.bootstrap_servers) as client:
+            client.create_topic(LARGE, if_absent=True)
+            for number in range(LARGE_RECORDS):
+                client.append(LARGE, random.Random(number).randbytes(1 << 20))
+            return client.topic(LARGE).topic_id
 
     def _attack(
         self, nodes: Nodes, healthy: Healthy, name: str, at: Mapping[NodeId, str], *more: str, label: str = ""

@@ -22,7 +22,7 @@ from typing import Any, Final
 from dledger.client import Client
 from dledger.config import Tls
 from dledger.errors import DLedgerError
-from dledger.messages.client import AppendRequest, ExecuteRequest
+from dledger.messages.client import AppendRequest, ExecuteRequest, FetchRequest
 from dledger.messages.codes import Code
 from dledger.messages.command import Command, CreateTopic, HoldRetention, InitProducer, OpenStage
 from dledger.messages.hello import HelloProof
@@ -160,6 +160,22 @@ def slow(wanted: argparse.Namespace) -> dict[str, Any]:
     return {"connections": opened, "bytes": sent, "still open": len(left)}
 
 
+def deaf(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Ask for all of a topic again and again, and take no answer."""
+    asked = FetchRequest(topic_id=wanted.topic_id, partition=0, start_offset=0, max_bytes=32 << 20)
+    frames = b"".join(piece for number in range(AT_ONCE) for piece in encode(asked, number + 2))
+    opened: list[socket.socket] = []
+    for _ in range(wanted.count):
+        for address in wanted.nodes.values():
+            with contextlib.suppress(OSError):
+                sock = dial(address)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                opened.append(sock)
+                sock.sendall(hello(wanted.group) + frames)
+    time.sleep(wanted.seconds)
+    return {"connections": len(opened), "fetches": len(opened) * AT_ONCE}
+
+
 def command(number: int) -> Command:
     """One of a flood."""
     kinds: tuple[Command, ...] = (
@@ -213,7 +229,7 @@ def path(wanted: argparse.Namespace) -> dict[str, Any]:
 
 ATTACKS: Final[dict[str, Callable[[argparse.Namespace], dict[str, Any]]]] = {
     "files": files, "liar": liar, "unproven": unproven, "idle": idle, "slow": slow, "flood": flood, "path": path,
-    "busy": busy,
+    "busy": busy, "deaf": deaf,
 }  # fmt: skip
 
 
@@ -225,6 +241,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--topic-id", type=int, default=0)
     parser.add_argument(
         "--tls", type=json.loads, default=[], help="JSON: lists of an authority, a certificate, its key"
     )
