@@ -16,6 +16,10 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
     "crash states, disk errors, byte flips": (
         "threads beside one another, and drives that report a sync that they did not do",
     ),
+    "schedules": (
+        "the loop of a node, the catalog and raft, which are in the simulator",
+        "an embedded group's own files when the power goes, and the pipes by which its programs start nodes",
+    ),
     "chaos": (
         "more than one machine: links are those of loopback, and all nodes share one clock and one kernel",
         "a power plug: a cut undoes what was noted above the operating system's files, and keeps the order of names in "

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dledger.embedded.group import EmbeddedGroup, connect_path
 from dledger.embedded.home import Home
@@ -21,6 +21,7 @@ from dledger.testing.interleave.strategies import Replay
 from dledger.testing.sim.rng import Rng
 
 IDLE: Final[dict[str, Any]] = {"idle_timeout_ms": 1}
+T = TypeVar("T")
 
 
 class Programs:
@@ -28,7 +29,6 @@ class Programs:
 
     def __init__(self, run: Run) -> None:
         self._directory = Directory()
-        self._rng = run.rng
         self.machine = Machine(run.scheduler, run.rng.fork("machine"))
         self.machine.on_terminate = self._no_other_uses_it
         self._replicas = run.rng.pick((1, 3, 3))
@@ -64,14 +64,9 @@ class Programs:
 
     def hold(self, me: Process, then: Callable[[EmbeddedGroup], object] = lambda _: None) -> None:
         """A program with an `EmbeddedGroup`."""
-        before = self.machine.kills
-        try:
-            held = EmbeddedGroup(self._directory.path, self._replicas, **IDLE)
-        except DLedgerError as error:
-            self._may_fail(before, error)
-            return
-        self._has_it(me, before, holds=True)
-        then(held)
+        held = self._asked(me, partial(EmbeddedGroup, self._directory.path, self._replicas, **IDLE), holds=True)
+        if held is not None:
+            then(held)
 
     def end(self, me: Process, held: EmbeddedGroup) -> None:
         self.users.pop(me, None)
@@ -80,35 +75,29 @@ class Programs:
     def start_again(self, me: Process, held: EmbeddedGroup) -> None:
         """Whatever has been killed meanwhile."""
         self.users.pop(me, None)
-        before = self.machine.kills
-        try:
-            held.start()
-        except DLedgerError as error:
-            self._may_fail(before, error)
-            return
-        self._has_it(me, before, holds=True)
+        self._asked(me, held.start, holds=True)
 
     def connect(self, me: Process) -> None:
-        """A program that names the path. It looks once: what was just killed then may look as if it ran."""
-        before = -1 if self.machine.is_ending else self.machine.kills
+        """A program that names the path."""
+        self._asked(me, partial(connect_path, self._directory.path, self._replicas, **IDLE), holds=False)
+
+    def _asked(self, me: Process, call: Callable[[], T], *, holds: bool) -> T | None:
+        """What the call has given; None where it could not, because something was killed. Who only names the path looks
+        once: what was just killed then may look as if it ran."""
+        before = -1 if self.machine.is_ending and not holds else self.machine.kills
         try:
-            connect_path(self._directory.path, self._replicas, **IDLE)
+            given = call()
         except DLedgerError as error:
-            self._may_fail(before, error)
-            return
-        self._has_it(me, before, holds=False)
+            require(self.machine.kills > before, f"nothing was killed, and there is no group: {error}")
+            return None
+        self._look(before, holds)
+        self.users[me] = before, holds
+        return given
 
     def connect_and_leave(self, me: Process) -> None:
         """A program that ends soon: nobody needs the group for it."""
         self.connect(me)
         self.users.pop(me, None)
-
-    def _may_fail(self, before: int, error: DLedgerError) -> None:
-        require(self.machine.kills > before, f"nothing was killed, and there is no group: {error}")
-
-    def _has_it(self, me: Process, before: int, holds: bool) -> None:
-        self._look(before, holds)
-        self.users[me] = before, holds
 
     def _look(self, before: int, holds: bool) -> None:
         """The group is whole, unless something was killed since. Who only names the path leaves a node alone that has
