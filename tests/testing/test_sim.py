@@ -81,6 +81,12 @@ def test_a_kind_of_fault_can_be_left_out() -> None:
         assert not outcome.bites.get(kind)
 
 
+def test_old_records_can_be_kept() -> None:
+    drawn, kept = (run_seed(8, safety_ms=2000, retention=retention).config["node"] for retention in (True, False))
+    assert drawn["retention_ms"] or drawn["retention_bytes"], "another seed has to be taken: this one keeps all anyway"
+    assert (kept["retention_ms"], kept["retention_bytes"]) == (0, 0)
+
+
 def test_a_kind_that_no_promise_covers_comes_only_when_asked(outcomes: list[Outcome]) -> None:
     (kind,) = UNPROMISED
     assert not any(kind in outcome.config["faults"] for outcome in outcomes)

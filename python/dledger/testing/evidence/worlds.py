@@ -27,8 +27,8 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
         "TLS, Spark, a RocketMQ master and its slaves, a member that is replaced for good",
     ),
     "judges": (
-        "first offsets, which retention moves, and the order of one session's stale answers: only our own checkers "
-        "judge these",
+        "retention, which keeps everything in the seeds that they judge, and the order of one session's stale answers: "
+        "only our own checkers judge these",
         "consumer groups, schemas and topics: their calls are in no history",
     ),
     "counted bench": (

@@ -49,6 +49,7 @@ def run_seed(
     without: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
     commit_log: str = "",
+    retention: bool = True,
     watching: bool = True,
     story_lines: int = KEPT,
     verbose: bool = False,
@@ -60,6 +61,7 @@ def run_seed(
         safety_ms: length of the phase with faults; drawn from the seed by default.
         without: kinds of faults that the seed must not have; see `dledger.testing.sim.settings.FAULTS`.
         commit_log: what its group keeps, "topics" or "rocketmq"; drawn from the seed by default.
+        retention: whether old records go, as the seed's settings say; else all are kept.
         also: kinds that it has all the same; see `dledger.testing.sim.settings.UNPROMISED`.
         watching: check the invariants after every event.
         story_lines: how many of the last lines of each process are kept.
@@ -69,6 +71,8 @@ def run_seed(
     rng = Rng(seed).fork("plan")
     drawn = rng.between(*SAFETY_MS)
     plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also, commit_log)
+    if not retention:
+        plan.node |= {"retention_bytes": 0, "retention_ms": 0}
     if safety_ms is None:
         plan.safety_ms = in_time(plan)
     config = plan.as_dict()
