@@ -56,6 +56,11 @@ def records(slices: list[Slice]) -> list[tuple[str, int, int]]:
     return [(s.topic, s.partition, offset) for s in slices for offset in range(s.start, s.end)]
 
 
+def test_a_partition_with_one_new_record_is_read_and_one_without_is_not() -> None:
+    starts = {"a": {0: 4, 1: 5, 2: 6}}
+    assert planning.ranges(starts, {"a": {0: 5, 1: 5, 2: 9}}) == [Slice("a", 0, 4, 5), Slice("a", 2, 6, 9)]
+
+
 @given(
     layouts,
     st.integers(0, 40),
