@@ -101,14 +101,15 @@ def test_commands_take_the_files_from_the_environment(
     assert "leader" in result.output.lower()
 
 
-def test_an_embedded_node_finds_its_peers(log_path: Path, tls: dict[str, str]) -> None:
+def test_an_embedded_node_finds_its_peers(log_path: Path, tls: dict[str, str], until: Callable[..., None]) -> None:
+    """Each of them wants to have led once, and then one leaves it to the other."""
     first, second = free_ports("127.0.0.1", 2, set())
     peers = f"n0-127.0.0.1:{first};n1-127.0.0.1:{second}"
     with (
         EmbeddedNode(log_path, peers, "n0", **SMALL, **tls) as node,
         EmbeddedNode(log_path.with_name("other"), peers, "n1", preferred_leaders=["n0"], **SMALL, **tls),
     ):
-        assert node.wait_for_leader() == "n0"
+        until(lambda: node.wait_for_leader() == "n0", "the preferred node to lead")
 
 
 def test_a_group_whose_files_are_wrong_is_not_founded(log_path: Path, tls: dict[str, str]) -> None:
