@@ -68,13 +68,9 @@ def run_seed(
         verbose: the story has everything that the product logs, and not only what it warns of.
         told: is given the clients' history at the end.
     """
-    rng = Rng(seed).fork("plan")
-    drawn = rng.between(*SAFETY_MS)
-    plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also, commit_log)
+    plan = _plan(seed, safety_ms, without, also, commit_log)
     if not retention:
         plan.node |= {"retention_bytes": 0, "retention_ms": 0}
-    if safety_ms is None:
-        plan.safety_ms = in_time(plan)
     config = plan.as_dict()
     world = World(seed, plan, story_lines, watching)
     run = _Run(world)
@@ -104,6 +100,17 @@ def run_seed(
         violation=violation,
         story=world.story.text() if violation or verbose else "",
     )
+
+
+def _plan(
+    seed: int, safety_ms: int | None, without: tuple[str, ...], also: tuple[str, ...], commit_log: str
+) -> Plan:
+    rng = Rng(seed).fork("plan")
+    drawn = rng.between(*SAFETY_MS)
+    plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also, commit_log)
+    if safety_ms is None:
+        plan.safety_ms = in_time(plan)
+    return plan
 
 
 @contextmanager
