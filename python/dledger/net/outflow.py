@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from dledger.errors import ProtocolError
+from dledger.net import turns
 
 LEAST_BYTES_PER_S: Final = 64 << 10
 """Slower than this nobody takes answers while others wait for theirs."""
@@ -27,7 +28,7 @@ LOOK_S: Final = 0.02
 """Between two looks at what was sent, while somebody waits."""
 
 
-class Stalled(ProtocolError):
+class SlowTaker(ProtocolError):
     """Answers are taken too slowly."""
 
 
@@ -50,12 +51,8 @@ class Taker(Protocol):
 A = TypeVar("A", bound=Taker)
 
 
-class Clock(Protocol):
+class Clock(turns.Clock, Protocol):
     """What of a loop the budget needs."""
-
-    def time(self) -> float: ...
-
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> asyncio.TimerHandle: ...
 
     def call_soon(self, callback: Callable[[], None], /) -> asyncio.Handle: ...
 
@@ -213,10 +210,10 @@ class Outflow(Generic[A]):
             if took_s < STALL_S:
                 continue
             if taken - window.taken < LEAST_BYTES_PER_S * took_s and taker.unsent_bytes:
-                came = taken - window.taken
-                taker.fail(Stalled(f"{came} bytes of answers were taken in {took_s:.3g} s, and others wait for theirs"))
+                text = f"{taken - window.taken} bytes of answers were taken in {took_s:.3g} s"
+                taker.fail(SlowTaker(f"{text}, and others wait for theirs"))
             else:
                 window.at_s, window.taken = now_s, taken
 
 
-__all__ = ["Outflow", "Stalled"]
+__all__ = ["Outflow", "SlowTaker"]
