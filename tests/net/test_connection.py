@@ -17,6 +17,7 @@ from dledger.messages.client import AppendRequest, AppendResponse, StatusRequest
 from dledger.messages.codes import Code
 from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.net import Connection, Handlers, Limits, Listener, Patience, connect, listen, run
+from dledger.net.address import KERNEL_BYTES
 from dledger.net.connection import TURN_BYTES, TURN_FRAMES
 from dledger.net.handlers import RECEIVE_BYTES, OnConnection
 from dledger.net.loop import loop_factory
@@ -605,3 +606,22 @@ def test_loop_is_uvloop_where_it_is_installed() -> None:
     loop = loop_factory()()
     assert isinstance(loop, uvloop.Loop)
     loop.close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this system cannot limit what its kernel takes")
+def test_the_kernel_takes_little_of_answers_that_nobody_takes() -> None:
+    async def work(node: Node) -> None:
+        host, port = (await node.open()).split(":")
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect((host, int(port)))
+            deaf.sendall(HELLO)
+            await node.until(lambda: bool(node.frames))
+            (connection,) = node.opened
+            connection.send(AppendResponse(code=Code.SUCCESS), 2, [bytes(1 << 20)] * 8)
+            connection.flush()
+            for _ in range(100):  # the kernel has every chance to take more
+                await asyncio.sleep(0)
+            assert (8 << 20) - connection.unsent_bytes <= 2 * KERNEL_BYTES
+
+    with_node(work)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dledger.net.outflow import EACH_TURN, LEAST_BYTES_PER_S, LOOK_S, PRESSED_SHARE, STALL_S, Outflow
+from dledger.net.outflow import (
+    EACH_TURN,
+    GIVEN_BACK_PER_S,
+    LEAST_BYTES_PER_S,
+    LOOK_S,
+    PRESSED_SHARE,
+    STALL_S,
+    Outflow,
+)
 
 LIMIT = 64_000
 
@@ -168,6 +176,37 @@ def test_who_takes_nothing_while_others_wait_is_closed_and_who_takes_something_i
     assert not busy.failed
     assert deaf.failed == ["0 bytes of answers were taken in 0.5 s, and others wait for theirs"]
     assert "waits" not in node.answered
+
+
+def test_the_room_of_those_who_are_closed_comes_back_little_by_little() -> None:
+    node = Node()
+    first = full(node, *"abcdefgh")
+    waiting = [Taker(str(number)) for number in range(16)]
+    for taker in waiting:
+        node.ask(taker, "waited", LIMIT // 16)
+    node.clock.pass_time(STALL_S + LOOK_S)
+    assert all(taker.failed for taker in first)
+    in_time = 1 + int(LOOK_S * GIVEN_BACK_PER_S * 16)
+    assert node.answered.count("waited") <= in_time
+    while len(node.answered) < 8 + 16 and node.clock.now_s < 200:
+        before, now_s = node.answered.count("waited"), node.clock.now_s
+        node.clock.pass_time(LOOK_S)
+        assert node.answered.count("waited") <= before + in_time, now_s
+    assert not any(taker.is_read is False for taker in waiting)
+
+
+def test_the_room_of_those_who_take_comes_back_at_once() -> None:
+    node = Node()
+    first = full(node, *"abcdefgh")
+    waiting = [Taker(str(number)) for number in range(16)]
+    for taker in waiting:
+        node.ask(taker, "waited", LIMIT // 16)
+    for taker in first:
+        taker.take(LIMIT // 8)
+    node.clock.pass_time(LOOK_S)
+    while node.clock.soon:
+        node.clock.turn()
+    assert node.answered.count("waited") == 16
 
 
 def test_who_ends_waits_no_more_and_others_have_its_turn() -> None:

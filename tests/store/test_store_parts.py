@@ -326,16 +326,17 @@ def test_memory_disk_refuses_room_it_has_not_got():
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["cut", "written again"])
-def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(kit, disk, monkeypatch, again):
+@pytest.mark.parametrize("after", [1, 6], ids=["with its file", "within its file"])
+def test_a_look_for_an_entrys_place_beside_a_cut_finds_no_damage(kit, disk, monkeypatch, after, again):
     """What a reader is about to read goes with its file, or is another entry's by then."""
-    store = kit.open(disk)
+    store = kit.open(disk, Keeping.MANUAL)  # no file is made ahead, which would go
     entries = kit.fill(store, [300] * 8)
     pread, cut = SegmentFiles.pread, []
 
     def slow_pread(files, offset, size):
         if offset == entries[7].pos and not cut:
             cut.append(files)
-            store.truncate(Index(1))
+            store.truncate(Index(after))
             if again:
                 kit.fill(store, [100] * 20, term=2)
         return pread(files, offset, size)

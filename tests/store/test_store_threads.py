@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,10 @@ from dledger.errors import CorruptEntry, CorruptStore
 from dledger.messages.entry import Entry, LogEnd
 from dledger.store import file_store
 from dledger.store.keeper import Keeping
+from dledger.store.locks import is_held
+from dledger.store.memory_disk import Failure
 from dledger.store.segments import SegmentFiles, file_name
+from dledger.testing.disk_states.promise import entry_bytes
 from dledger.types import Index
 
 
@@ -229,3 +234,107 @@ def test_a_repair_writes_no_old_entries_over_those_that_took_their_place_meanwhi
     disk.reboot(power=True)
     store = kit.open(disk)
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*old[:3], *new])
+
+
+LOOKS = {
+    "read": lambda store, entry: entry_bytes(store.read(entry.index, 1)[0]) == entry_bytes(entry),
+    "read_bodies": lambda store, entry: bytes(store.read_bodies([(entry.index, entry.pos, entry.size)])[0])
+    == bytes(entry.body),
+    "index_at": lambda store, entry: store.index_at(entry.pos) == entry.index,
+}
+
+
+@pytest.mark.parametrize("failing", [False, True], ids=["flipped", "unreadable"])
+@pytest.mark.parametrize("skip", range(4))
+@pytest.mark.parametrize("look", LOOKS)
+def test_an_entry_that_is_repaired_while_it_is_read_is_not_called_damaged(kit, disk, look: str, skip: int, failing):
+    store = kit.open(disk, Keeping.MANUAL)
+    entries = kit.fill(store, [60] * 4)
+    path = kit.root / "data" / file_name(0)
+    disk.flip(path, 20 if look == "index_at" else entries[0].end_pos - 1)
+
+    repaired = []
+
+    def wait(left: int) -> None:
+        """Read operations go by until the one in which another thread repairs the entry."""
+        if left or is_held(store._lock):
+            disk.meanwhile.append(("pread", f"data/{path.name}", lambda: wait(max(left - 1, 0))))
+            return
+        on_another_thread(lambda: store.repair(entries[0]))()
+        repaired.append(True)
+        if failing:
+            disk.failures.append(Failure("pread", f"data/{path.name}", errno.EIO, times=1))
+
+    wait(skip + 1)
+    try:
+        assert LOOKS[look](store, entries[0])
+    except CorruptEntry:
+        assert not repaired, f"{look} of a sound entry calls it damaged"
+
+
+class Asked:
+    """A lock, and whether anybody has asked for it."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+        self.asked = threading.Event()
+
+    def __enter__(self) -> None:
+        self.asked.set()
+        self.lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.lock.release()
+
+
+def test_an_entry_whose_sound_copy_is_just_taking_its_place_is_not_called_damaged(kit, disk, monkeypatch):
+    """The file has its name, and those who have the old one open have not heard of it."""
+    store = kit.open(disk, Keeping.MANUAL)
+    entry = kit.fill(store, [60] * 4)[0]
+    path = kit.root / "data" / file_name(0)
+    disk.flip(path, entry.end_pos - 1)
+    lock = store._reader._writing = Asked(store._lock)
+    renamed, forget, found = threading.Event(), SegmentFiles._forget, []
+
+    def slow_forget(files: SegmentFiles, start: int) -> None:
+        renamed.set()
+        assert lock.asked.wait(20), "the reader waits for the exchange, or has said what it thinks"
+        forget(files, start)
+
+    def read() -> None:
+        try:
+            found.extend(store.read(entry.index, 1))
+        finally:
+            lock.asked.set()
+
+    monkeypatch.setattr(SegmentFiles, "_forget", slow_forget)
+    disk.meanwhile.append(("pread", f"data/{path.name}", lambda: renamed.wait(20)))
+    reader = threading.Thread(target=read)
+    reader.start()
+    store.repair(entry)
+    reader.join()
+    assert kit.bytes_of(found) == kit.bytes_of([entry])
+
+
+def test_a_look_for_damage_that_meets_a_cut_under_way_calls_nothing_damaged(kit, disk, monkeypatch):
+    store = kit.open(disk, Keeping.MANUAL)
+    kit.fill(store, [60] * 6)
+    cut, is_cut, looked = SegmentFiles.cut, threading.Event(), threading.Event()
+
+    def slow_cut(files: SegmentFiles, offset: int) -> None:
+        cut(files, offset)
+        if files is store._data:
+            is_cut.set()
+            looked.wait(20)
+
+    def cut_meanwhile() -> None:
+        cutting.start()
+        is_cut.wait(20)
+
+    monkeypatch.setattr(SegmentFiles, "cut", slow_cut)
+    cutting = threading.Thread(target=lambda: store.truncate(Index(2)))
+    disk.meanwhile.append(("pread", f"data/{file_name(0)}", cut_meanwhile))
+    with pytest.raises(CorruptEntry, match="log changed"):
+        store.examine(Index(3), Index(3))
+    looked.set()
+    cutting.join()

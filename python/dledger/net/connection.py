@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from dledger.errors import ProtocolError, Unavailable
 from dledger.messages.hello import HelloRequest
-from dledger.net.address import split_address, tune
+from dledger.net.address import limit_unsent, split_address, tune
 from dledger.net.handlers import Handlers, OnClose, OnConnection, OnFrame, ignore, receive_buffer
 from dledger.net.inflow import PRESSED_READ_BYTES, Inflow
 from dledger.net.outflow import Outflow
@@ -91,6 +91,8 @@ class Connection(Outgoing, asyncio.BufferedProtocol):
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None:
             tune(sock)
+            if self._accepted:
+                limit_unsent(sock)
             if transport.get_extra_info("sslcontext") is None:  # else only the transport may write to it
                 self._descriptor = sock.fileno()
         self.peer_name = _name(transport.get_extra_info("peername"))

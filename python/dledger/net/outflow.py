@@ -26,6 +26,9 @@ EACH_TURN: Final = 2
 """Answers that waited which are made in one turn of the loop: what is in memory goes to the kernel in it, too."""
 LOOK_S: Final = 0.02
 """Between two looks at what was sent, while somebody waits."""
+GIVEN_BACK_PER_S: Final = 1.0
+"""Of the budget: how fast the room of those who were closed is given to those who wait, and may take nothing either.
+All of it at once would be a burst of work whenever many are closed, and everybody else would wait."""
 
 
 class SlowTaker(ProtocolError):
@@ -85,6 +88,8 @@ class Outflow(Generic[A]):
         self._limit = limit
         self._clock = clock or asyncio.get_running_loop()
         self._reading = 0
+        self._withheld = 0.0
+        """Bytes of those who were closed that are not given back yet."""
         self._takers: dict[A, _Window] = {}
         """Those that may have something unsent."""
         self._hosts: dict[str, dict[A, None]] = {}
@@ -157,7 +162,7 @@ class Outflow(Generic[A]):
 
     def _measure(self) -> None:
         """What was sent since the last time counts no more: noting it when it leaves would cost each answer."""
-        used = self._reading
+        used = self._reading + int(self._withheld)
         for taker in list(self._takers):
             unsent = taker.unsent_bytes
             if unsent:
@@ -171,10 +176,13 @@ class Outflow(Generic[A]):
 
     def _look(self) -> None:
         self._timer = None
+        self._withheld = max(0.0, self._withheld - LOOK_S * GIVEN_BACK_PER_S * self._limit)
         self._close_slow_ones()
         self._go_on()
-        if self._hosts and self._timer is None:
+        if self._hosts:
             self._timer = self._clock.call_later(LOOK_S, self._look)
+        else:
+            self._withheld = 0.0
 
     def _go_on(self) -> None:
         self._soon = None
@@ -210,6 +218,7 @@ class Outflow(Generic[A]):
             if took_s < STALL_S:
                 continue
             if taken - window.taken < LEAST_BYTES_PER_S * took_s and taker.unsent_bytes:
+                self._withheld += taker.unsent_bytes
                 text = f"{taken - window.taken} bytes of answers were taken in {took_s:.3g} s"
                 taker.fail(SlowTaker(f"{text}, and others wait for theirs"))
             else:

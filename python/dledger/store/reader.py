@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from dledger.checksum import crc32
 from dledger.errors import CorruptEntry, OffsetOutOfRange
@@ -28,6 +29,8 @@ from dledger.types import NO_TERM, Buffer, Index, Position, Term, frozen
 
 MAX_PREAD: Final = 8 << 20
 """Neighbouring bodies are fetched together up to so many bytes."""
+
+T = TypeVar("T")
 
 
 @frozen()
@@ -75,13 +78,7 @@ class Reader:
 
     def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
         """See `LogStore.read`."""
-        while True:
-            view = self._view()
-            try:
-                return self._read(view, begin, max_bytes, end)
-            except (CorruptEntry, FileNotFoundError, struct.error) as error:
-                if self.unchanged(view):
-                    raise _gone(error, begin) from error
+        return self._look(begin, lambda view: self._read(view, begin, max_bytes, end))
 
     def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
         """See `LogStore.read_bodies`."""
@@ -94,27 +91,39 @@ class Reader:
                     break
                 size += refs[stop][2]
                 stop += 1
-            self._bodies_of_run(refs[at:stop], size, bodies)
+            bodies += self._look(Index(refs[at][0]), partial(self._bodies_of_run, refs[at:stop], size))
             at = stop
         return bodies
 
     def index_at(self, pos: int) -> Index | None:
         """See `LogStore.index_at`. The header there says which entry it is; where it is damaged, the index knows."""
+        first = self._view().begin_index
+        try:
+            return self._look(first, partial(self._index_at, pos))
+        except OSError as error:
+            text = f"log position {pos} cannot be read from {self._data.path(pos)}: {error}"
+            raise CorruptEntry(text, first) from error
+
+    def _look(self, first: Index, look: Callable[[View], T]) -> T:
+        """What is found for an entry. What is wrong with it counts only if no file was taken away or exchanged while it
+        was looked at: the sound copy of a damaged entry may be in its place by now."""
         while True:
-            view = self._view()
-            if not view.begin_pos <= pos < view.end.end_pos:
-                return None
+            view, exchanged = self._view(), self._data.exchanged
             try:
-                return self._index_at(pos, view)
-            except (CorruptEntry, OSError) as error:
-                now = self._view()
-                if (now.cuts, now.begin_index) == (view.cuts, view.begin_index):
-                    if isinstance(error, CorruptEntry):
-                        raise
-                    text = f"log position {pos} cannot be read from {self._data.path(pos)}: {error}"
-                    raise CorruptEntry(text, view.begin_index) from error
+                return look(view)
+            except (CorruptEntry, OSError, struct.error) as error:
+                with self._writing:
+                    pass  # an exchange that is under way comes first
+                if not self.unchanged(view) or self._data.exchanged != exchanged:
+                    continue
+                if isinstance(error, FileNotFoundError | struct.error):
+                    text = f"entry {first}: the file that should hold it is missing or too short ({error})"
+                    raise CorruptEntry(text, first) from error
+                raise
 
     def _index_at(self, pos: int, view: View) -> Index | None:
+        if not view.begin_pos <= pos < view.end.end_pos:
+            return None
         low, high = view.begin_index, Index(view.end.position.index + 1)
         head = self._data.pread(pos, HEADER_SIZE)
         claimed = HEADER.unpack(head)[2] if len(head) == HEADER_SIZE else -1
@@ -125,18 +134,11 @@ class Reader:
             low, high = (Index(middle + 1), high) if self.locate(middle, view).pos < pos else (low, middle)
         return low if low <= view.end.position.index and self.locate(low, view).pos == pos else None
 
-    def _bodies_of_run(self, run: Sequence[tuple[int, int, int]], size: int, bodies: list[Buffer]) -> None:
+    def _bodies_of_run(self, run: Sequence[tuple[int, int, int]], size: int, view: View) -> list[Buffer]:
         first, pos, _ = run[0]
-        view = self._view()
         self._check_range(view, Index(first))
-        try:
-            data = memoryview(self._data.pread(pos, size)) if pos >= 0 else memoryview(b"")
-            for index, own_pos, length in run:
-                bodies.append(self._body(data, own_pos - pos, index, own_pos, length))
-        except (CorruptEntry, FileNotFoundError) as error:
-            now = self._view()
-            self._check_range(now, Index(first))
-            raise _gone(error, Index(first)) from error
+        data = memoryview(self._data.pread(pos, size)) if pos >= 0 else memoryview(b"")
+        return [self._body(data, own_pos - pos, index, own_pos, length) for index, own_pos, length in run]
 
     def _body(self, data: memoryview, at: int, index: int, pos: int, size: int) -> memoryview:
         if size < HEADER_SIZE or at + size > len(data):
@@ -329,8 +331,3 @@ def _size_at(data: memoryview, at: int) -> int:
     size: int = HEADER.unpack_from(data, at)[1]
     return max(size, HEADER_SIZE)
 
-
-def _gone(error: Exception, index: Index) -> CorruptEntry:
-    if isinstance(error, CorruptEntry):
-        return error
-    return CorruptEntry(f"entry {index}: the file that should hold it is missing ({error})", index)

@@ -43,7 +43,7 @@ class SegmentFiles:
         self._read_only = read_only
         self._handles: dict[int, DiskFile] = {}
         self._dirty: set[int] = set()
-        self._exchanged = 0
+        self.exchanged = 0
         """How often a file went, or another one took its place."""
         self._lock = threading.Lock()
         """Of handles, marks and `starts`; never held over an operation of the disk."""
@@ -127,10 +127,10 @@ class SegmentFiles:
         """The open file that holds ``offset``. Raises FileNotFoundError when there is none."""
         start = offset - offset % self.file_size
         while (found := self._handles.get(start)) is None:
-            path, exchanged = self.directory / file_name(start), self._exchanged
+            path, exchanged = self.directory / file_name(start), self.exchanged
             handle = self.disk.open_read_only(path) if self._read_only else self.disk.open(path)
             with self._lock:
-                if self._exchanged == exchanged:  # else it may be the file of before, whose bytes nobody finds again
+                if self.exchanged == exchanged:  # else it may be the file of before, whose bytes nobody finds again
                     self._keep(start, handle)
                     return handle
         return found
@@ -228,12 +228,12 @@ class SegmentFiles:
     def _sync_file(self, start: int) -> None:
         """One file's turn, unless somebody drops it meanwhile."""
         while self.has(start):
-            exchanged = self._exchanged
+            exchanged = self.exchanged
             try:
                 self.file(start).fdatasync()
                 return
             except FileNotFoundError:
-                if self.has(start) and self._exchanged == exchanged:
+                if self.has(start) and self.exchanged == exchanged:
                     raise
 
     def drop_behind(self, offset: int) -> None:
@@ -267,7 +267,7 @@ class SegmentFiles:
     def _forget(self, start: int) -> None:
         """The file of this name is another one from here on, or none: who has opened the old one must not keep it."""
         with self._lock:
-            self._exchanged += 1
+            self.exchanged += 1
             self._handles.pop(start, None)
             self._dirty.discard(start)
 

@@ -153,7 +153,7 @@ class SharedLife(Life):
             require(begin < max(self.promise.begins), f"entry {begin} is said to be deleted, which it is not")
             return 0
         except CorruptEntry as error:
-            require(begin in self._ever_damaged, f"entry {begin} is called damaged: {error}")
+            require(begin in self.promise.damaged, f"entry {begin} is called damaged: {error}")
             return 0
         self._judge(found, begin, ended)
         return len(found)

@@ -164,7 +164,9 @@ def repairs(run: Run) -> None:
     if run.now_and_then():
         run.thread("keeper", *run.times(life.keep, 1))
     if run.now_and_then():
-        run.thread("reader", *run.reads(2))
+        run.thread("reader", *run.reads(2), partial(life.read, at, 1))
+    if run.now_and_then():
+        run.thread("look", lambda: life.examine(at))
 
 
 def readers(run: Run) -> None:

@@ -51,6 +51,14 @@ def cut_and_read(run: Run) -> None:
     run.thread("reader", lambda: run.life.read(3, 4000))
 
 
+def repair_and_read(run: Run) -> None:
+    """A damaged entry is read while its sound copy takes its place."""
+    life = run.life
+    life.damage(0)
+    run.thread("repair", lambda: life.put_back(0))
+    run.thread("reader", lambda: life.read(0, 1), lambda: life.read(1, 1))
+
+
 def rows_and_checkpoint(run: Run) -> None:
     """Rows come on one thread while another one makes them durable twice."""
     rows = table(run)
@@ -70,6 +78,7 @@ TINY: Final = (
     Scenario("a cut and a settled mark", LOG, cut_and_settle, index_synced=True, tiny=6),
     Scenario("a cut and a repair", LOG, cut_and_repair, tiny=8),
     Scenario("a cut and a read", LOG, cut_and_read, tiny=6, passed=12),
+    Scenario("a repair and a read", LOG, repair_and_read, tiny=8, places=READS),
     Scenario("rows and two checkpoints", LOG, rows_and_checkpoint, tiny=5),
     Scenario("retention and a read", five_files, retention_and_read, RETAINED, tiny=12, places=READS),
 )

@@ -227,6 +227,20 @@ LIMITS: Final = (
         "tests/net/test_outflow.py",
     ),
     Mutant(
+        "closed-takers-room-at-once", "B35", "net.outflow", "Outflow._close_slow_ones",
+        "                self._withheld += taker.unsent_bytes\n",
+        "",
+        "whenever those who take nothing are closed, as many of their like are served at once, and others wait",
+        "tests/net/test_outflow.py",
+    ),
+    Mutant(
+        "kernel-takes-what-nobody-takes", "B35", "net.connection", "Connection.connection_made",
+        "                limit_unsent(sock)\n",
+        "                self.closing\n",
+        "a client that takes nothing has megabytes of the kernel's memory, which are in no budget",
+        "tests/net/test_connection.py",
+    ),
+    Mutant(
         "read-no-more-after-one-write", "P11", "net.connection", "Connection._was_sent",
         "self._go_on()",
         "self._frames and self._go_on()",

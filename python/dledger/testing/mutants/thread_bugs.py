@@ -43,6 +43,20 @@ THREADS: Final = (
         SCHEDULES,
     ),
     Mutant(
+        "threads-repair-taken-for-damage", "B8", "store.reader", "Reader._look",
+        " or self._data.exchanged != exchanged",
+        "",
+        "an entry is called damaged whose sound copy took its place while it was read",
+        SCHEDULES,
+    ),
+    Mutant(
+        "threads-repair-under-way-taken-for-damage", "B8", "store.reader", "Reader._look",
+        "                with self._writing:\n",
+        "                if True:\n",
+        "an entry is called damaged whose sound copy is in its place while nobody has heard of that",
+        "tests/store/test_store_threads.py",
+    ),
+    Mutant(
         "threads-cut-beside-a-sync", "D1 B20", "store.file_store", "FileStore.truncate",
         "with self._sync_lock, self._lock:",
         "with self._lock:",
@@ -55,8 +69,8 @@ THREADS: Final = (
         "                self._data.drop_behind(end.end_pos)\n                self._data.cut(end.end_pos)",
         "                self._data.drop_behind(end.end_pos)\n                self._data.cut(end.end_pos)\n"
         "                self._show(replace(self._view, end=end, cuts=self._view.cuts + 1))",
-        "a reader meets what is being cut, sees no change, and calls it damaged",
-        SCHEDULES,
+        "a look for damage meets what is being cut, sees no change, and calls it damaged",
+        "tests/store/test_store_threads.py",
     ),
     Mutant(
         "threads-durable-in-spite-of-a-cut", "D1 B20", "server.disk", "Flusher._durable",
