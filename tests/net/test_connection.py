@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import logging
 import socket
@@ -18,12 +19,12 @@ from dledger.messages.codes import Code
 from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.net import Connection, Handlers, Limits, Listener, Patience, connect, listen, run
 from dledger.net.address import KERNEL_BYTES
-from dledger.net.connection import TURN_BYTES, TURN_FRAMES
-from dledger.net.handlers import RECEIVE_BYTES, OnConnection
+from dledger.net.handlers import RECEIVE_BYTES, OnConnection, ignore
+from dledger.net.incoming import TURN_BYTES, TURN_FRAMES
 from dledger.net.loop import loop_factory
 from dledger.net.outgoing import WRITE_HIGH_BYTES
 from dledger.net.pieces import JOIN_BYTES, joined
-from dledger.wire import encode
+from dledger.wire import Frame, encode
 
 HELLO = b"".join(encode(HelloRequest(), 1))
 
@@ -623,5 +624,27 @@ def test_the_kernel_takes_little_of_answers_that_nobody_takes() -> None:
             for _ in range(100):  # the kernel has every chance to take more
                 await asyncio.sleep(0)
             assert (8 << 20) - connection.unsent_bytes <= 2 * KERNEL_BYTES
+
+    with_node(work)
+
+
+def test_requests_that_wait_are_held_as_bytes_and_lost_by_nobody() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open()
+        node.quiet = True
+        request, count = b"".join(encode(StatusRequest(), 1)), 3000
+        with dial(address) as sock:
+            sock.sendall(HELLO)
+            await node.until(lambda: len(node.opened) == 1)
+            (connection,) = node.opened
+            node.on_measure = lambda it: it.pause_reading()
+            sock.sendall(request * count)
+            while connection.received < len(request) * 1000:  # noqa: ASYNC110 - the kernel has the rest
+                await asyncio.sleep(0)
+            assert len(node.frames) < 1000
+            assert sum(isinstance(one, Frame) for one in gc.get_objects()) < TURN_FRAMES
+            node.on_measure = ignore
+            connection.resume_reading()
+            await node.until(lambda: len(node.frames) == count + 1)
 
     with_node(work)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dledger.batch.header import BodyHeader, Kind, encode_header
+from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
 from dledger.checksum import crc32
 from dledger.messages.client import (
     AppendRequest,
@@ -22,7 +23,7 @@ from dledger.messages.client import (
     StatusRequest,
 )
 from dledger.messages.codes import Code
-from dledger.messages.command import CommitOffsets, CreateTopic, DeleteTopic
+from dledger.messages.command import CommitOffsets, CommitTransaction, CreateTopic, DeleteTopic, OpenStage, StageSum
 from dledger.messages.peer import PushEntryResponse
 
 
@@ -96,7 +97,7 @@ def test_a_long_poll_is_answered_when_a_record_comes(play: Callable[..., None]) 
             reader = await group.client(node)
             start = (await client.offsets("t")).offsets["t"][0]
             waiting = asyncio.ensure_future(reader.fetch(topic, start, wait_ms=20_000))
-            await group.until(lambda node=node: node.reads.waiting)
+            await group.until(lambda node=node: len(node.polls))
             await client.append(body(topic, b"new"))
             answer, bodies = await waiting
             assert answer.code is Code.SUCCESS
@@ -105,13 +106,43 @@ def test_a_long_poll_is_answered_when_a_record_comes(play: Callable[..., None]) 
     play(story)
 
 
+@pytest.mark.parametrize("what", ["fetch", "offsets"])
+def test_a_long_poll_is_answered_when_a_transaction_is_committed_or_its_topic_goes(
+    play: Callable[..., None], what: str
+) -> None:
+    async def story(group: Any) -> None:
+        client, reader, node = await group.client(), await group.client(), await group.leader()
+        topic = await client.create("t")
+        wanted: Any = FetchRequest(topic_id=topic, partition=0, start_offset=0, wait_ms=60_000)
+        if what == "offsets":
+            wanted = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000)
+        waiting = reader.start(wanted)
+        await group.until(lambda: len(node.polls))
+        stage = (await client.execute(OpenStage(writer_id="w", sequence=0, label="a", timeout_ms=60_000))).result
+        number = stage["stage_id"]
+        await client.append(body(topic, producer_id=number, flags=Flag.STAGED))
+        assert len(node.polls) == 1
+        sums = (StageSum(stage_id=number, batches=1, records=1),)
+        await client.execute(CommitTransaction(writer_id="w", sequence=0, stages=sums))
+        await group.until(waiting.done)
+        assert (await waiting)[0].code is Code.SUCCESS
+        again = {"start_offset": 1} if what == "fetch" else {"newer_than": {"t": {0: 1}}}
+        waiting = reader.start(replace(wanted, **again))
+        await group.until(lambda: len(node.polls))
+        await client.execute(DeleteTopic(name="t"))
+        await group.until(waiting.done)
+        assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
+
+    play(story, 1)
+
+
 def test_a_long_poll_ends_empty_when_nothing_comes(play: Callable[..., None]) -> None:
     async def story(group: Any) -> None:
         client = await group.client()
         topic = await client.create("t")
         answer, bodies = await client.fetch(topic, 0, wait_ms=30)
         assert (answer.code, bodies) == (Code.SUCCESS, [])
-        assert (await group.leader()).reads.waiting == 0
+        assert len((await group.leader()).polls) == 0
 
     play(story, 1)
 
@@ -123,9 +154,9 @@ def test_a_long_poll_of_a_closed_connection_is_forgotten(play: Callable[..., Non
         node = await group.leader()
         reader.start(FetchRequest(topic_id=topic, partition=0, start_offset=0, wait_ms=60_000))
         reader.start(OffsetsRequest(topics=("t",), newer_than={"t": {0: 0}}, wait_ms=60_000))
-        await group.until(lambda: node.reads.waiting + node.offsets.waiting >= 2)
+        await group.until(lambda: len(node.polls) >= 2)
         reader.close()
-        await group.until(lambda: not (node.reads.waiting + node.offsets.waiting))
+        await group.until(lambda: not len(node.polls))
 
     play(story, 1)
 
@@ -136,7 +167,7 @@ def test_a_long_poll_on_a_topic_that_is_deleted_ends_at_once(play: Callable[...,
         topic = await client.create("t")
         node = await group.leader()
         waiting = asyncio.ensure_future(reader.fetch(topic, 0, wait_ms=60_000))
-        await group.until(lambda: node.reads.waiting)
+        await group.until(lambda: len(node.polls))
         await client.execute(DeleteTopic(name="t"))
         assert (await waiting)[0].code is Code.UNKNOWN_TOPIC
 
@@ -166,7 +197,7 @@ def test_a_replica_that_is_behind_waits_for_what_the_asker_knows_of(play: Callab
         topic = await client.create("t")
         await client.append(body(topic))
         waiting = asyncio.ensure_future(reader.fetch(topic, 0, end_offset=1))
-        await group.until(lambda: follower.reads.waiting)
+        await group.until(lambda: len(follower.polls))
         follower.driver.step = step
         for message in held:
             step(message)
@@ -328,7 +359,7 @@ def test_a_watch_for_newer_offsets_is_answered_by_an_append(play: Callable[..., 
         leader = await group.leader()
         request = OffsetsRequest(topics=("t",), newer_than={"t": {0: 0, 1: 0}}, wait_ms=20_000)
         waiting = watcher.start(request)
-        await group.until(lambda: leader.offsets.waiting)
+        await group.until(lambda: len(leader.polls))
         await client.append(body(topic, partition=1, count=4))
         assert (await waiting)[0].offsets == {"t": {0: 0, 1: 4}}
         assert (await watcher.ask(request)).offsets == {"t": {0: 0, 1: 4}}

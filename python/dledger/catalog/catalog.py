@@ -71,7 +71,7 @@ class Catalog:
         self._used = self.partitions.used
         self.schemas = Schemas(self.topics_state, self._used)
         self.producers = Producers()
-        self.transactions = Transactions(self.partitions.get)
+        self.transactions = Transactions(self.partitions.get, self.partitions.grown)
         self.members: dict[str, int] = {}
         """The incarnation of each member that counts, by the entry `members_index`; empty before the first `Admit`."""
         self.members_index: Index = NO_INDEX
@@ -135,6 +135,7 @@ class Catalog:
             self.producers.remember(index, header, key, base)
         else:
             base = partition.append(index, pos, size, crc, count, header.last_time_us, index)
+        self.partitions.grown.add(key)
         return DataResult(_SUCCESS, base)
 
     def check_append(self, header: BodyHeader) -> DataResult | None:

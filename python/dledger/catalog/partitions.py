@@ -23,6 +23,10 @@ class Partitions(Mapping[int, Partition]):
         self._newest_schema = newest_schema
         self.used: dict[int, Partition] = {}
         """Those with an object: all that have rows, and maybe more. Change it here only."""
+        self.grown: set[int] = set()
+        """Those that have got rows since whoever waits for some has cleared it."""
+        self.gone: set[int] = set()
+        """The same of topics that were deleted."""
 
     def __getitem__(self, key: int) -> Partition:
         found = self.used.get(key)
@@ -61,9 +65,15 @@ class Partitions(Mapping[int, Partition]):
     def __len__(self) -> int:
         return self._topics.partitions
 
+    def end_of(self, key: int) -> int:
+        """The offset that the next record gets; 0 where there is no such partition (any more)."""
+        found = self.used.get(key)
+        return 0 if found is None else found.next_offset
+
     def drop(self, info: TopicInfo) -> dict[int, Partition]:
         """Those of a deleted topic that had an object."""
         keys = range(info.topic_id << 32, (info.topic_id << 32) + info.partitions)
+        self.gone.add(info.topic_id)
         few, many = (self.used, keys) if len(self.used) < len(keys) else (keys, self.used)
         return {key: self.used.pop(key) for key in sorted(key for key in few if key in many)}
 

@@ -72,8 +72,12 @@ class Writer:
 class Transactions:
     """Open stages and the writers' last commits."""
 
-    def __init__(self, partition: Callable[[int], Partition | None], max_writers: int = MAX_WRITERS) -> None:
+    def __init__(
+        self, partition: Callable[[int], Partition | None], grown: set[int], max_writers: int = MAX_WRITERS
+    ) -> None:
+        """``grown``: takes the keys of partitions that a commit gives rows to."""
         self._partition = partition
+        self._grown = grown
         self.max_writers = max_writers
         self.stages: dict[int, Stage] = {}
         self.writers: dict[str, Writer] = {}
@@ -178,6 +182,7 @@ class Transactions:
             partition = self._partition(key)
             assert partition is not None
             base = partition.append(at, pos, size, crc, count, last_us, index)
+            self._grown.add(key)
             span = offsets.setdefault(partition.topic, {}).setdefault(key & 0xFFFFFFFF, [base, base])
             span[1] = base + count
         return stage.records

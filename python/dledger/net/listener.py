@@ -12,6 +12,7 @@ from dledger.config import MIB
 from dledger.errors import ConfigError, PortInUse
 from dledger.net.connection import Connection, Handlers, OnClose, OnConnection, OnFrame, ignore, log
 from dledger.net.door import Door
+from dledger.net.frame_turns import FrameTurns
 from dledger.net.inflow import Inflow
 from dledger.net.outflow import Outflow
 from dledger.net.places import Places
@@ -47,9 +48,7 @@ class Patience:
 class Listener:
     """An open port. Made by `listen`."""
 
-    def __init__(
-        self, handlers: Handlers, limits: Limits, patience: Patience, held: Callable[[], int] = int
-    ) -> None:
+    def __init__(self, handlers: Handlers, limits: Limits, patience: Patience, held: Callable[[], int] = int) -> None:
         """``held``: bytes that count beside those of frames under way."""
         self.connections: dict[Connection, None] = {}
         self.host = ""
@@ -67,6 +66,7 @@ class Listener:
         self.places = Places(patience)
         self.inflow = Inflow(patience.max_bytes, held, patience.stall_s, patience.pressed_s)
         self.outflow: Outflow[Connection] = Outflow(patience.max_bytes)
+        self._turns = FrameTurns()
         self._seldom = Seldom(log, self._loop.time)
         self._server: asyncio.Server | None = None
         self._door: Door | None = None
@@ -111,8 +111,10 @@ class Listener:
             connection.abort()
 
     def _accept(self) -> Connection:
-        return Connection(self._handlers, self._limits, accepted=True, inflow=self.inflow, outflow=self.outflow,
-                          seldom=self._seldom)  # fmt: skip
+        return Connection(
+            self._handlers, self._limits, accepted=True, inflow=self.inflow, outflow=self.outflow, turns=self._turns,
+            seldom=self._seldom,
+        )  # fmt: skip
 
     def refuse(self, connection: Connection, reason: str) -> None:
         """Send what is unsent, then close; with a line in the log, one for each reason and address in a while."""

@@ -101,7 +101,6 @@ class Front:
         self._now_ms = driver.environment.now_ms
         self._writes = writes
         self._reads = reads
-        self._offsets = offsets
         self._repairs = repairs
         self._installer = installer
         self._listener: Listener | None = None
@@ -324,8 +323,7 @@ class Front:
         elif connection in self._clients:
             del self._clients[connection]
             self.used_ms = self._now_ms()
-            self._reads.forget(connection)
-            self._offsets.forget(connection)
+            self._reads.polls.forget(connection)
         if error is not None:
             logger.debug("connection from %s lost: %s", connection.peer_name, error)
 

@@ -27,6 +27,7 @@ from dledger.server.front import Front, frame_limits
 from dledger.server.gate import Gate
 from dledger.server.house import House
 from dledger.server.listings import Listings
+from dledger.server.long_polls import LongPolls
 from dledger.server.offsets import LinearizableReads, Offsets
 from dledger.server.peers import Peers
 from dledger.server.reads import Reads
@@ -161,9 +162,10 @@ class NodeServer:
             catalog_lost=self._is_lost,
         )  # fmt: skip
         self.scrubber = Scrubber(node, self.driver, store, self.repairs.found)
-        self.reads = Reads(self.driver, self.catalog, store, self.on_damage)
+        self.polls = LongPolls(self.catalog.partitions)
+        self.reads = Reads(self.driver, self.catalog, store, self.polls, self.on_damage)
         self.linearizable = LinearizableReads(self.driver, self.catalog)
-        self.offsets = Offsets(self.driver, self.catalog, self.linearizable)
+        self.offsets = Offsets(self.driver, self.catalog, self.linearizable, self.polls)
         self.answers = Answers(
             group, node.node_id, self.driver, self.catalog, store, self.linearizable, self._addresses,
             self._more_status,
@@ -203,7 +205,7 @@ class NodeServer:
         self.application.fail_all(Code.TERM_CHANGED)
         self.linearizable.fail_all(Code.NOT_LEADER)
         self.reads.stop()
-        self.offsets.stop()
+        self.polls.stop()
         await self.front.close()
         if self._error is None:
             saving = self.house.checkpoint()
@@ -305,7 +307,7 @@ class NodeServer:
             "client_requests": self.client_requests,
             "pending_writes": self.writes.waiting,
             "pending_bytes": self.writes.held_bytes,
-            "pending_reads": self.reads.waiting + self.offsets.waiting,
+            "pending_reads": len(self.polls),
             "checkpoint_index": self.checkpoints.index,
             "scrub": self.scrubber.status(),
             "repair": self.repairs.status(),
@@ -373,8 +375,7 @@ class NodeServer:
     def _on_pass(self) -> None:
         self.admissions.applied()
         self.linearizable.applied()
-        self.reads.applied()
-        self.offsets.applied()
+        self.polls.applied()
         self.application.on_pass()
 
     def _fatal(self, error: BaseException) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
 
 from dledger.catalog.catalog import Catalog
 from dledger.errors import StorageError, TopicNotFound
@@ -18,9 +17,8 @@ from dledger.messages.codes import Code
 from dledger.net import Connection
 from dledger.raft.ready import ReadDone
 from dledger.server.driver import Driver
+from dledger.server.long_polls import LongPoll, LongPolls
 from dledger.types import Index, NodeId
-
-MAX_WAIT_MS: Final = 60_000
 
 Serve = Callable[[Code], None]
 
@@ -88,29 +86,14 @@ class LinearizableReads:
             serve(code)
 
 
-@dataclass(slots=True, eq=False)
-class Watch:
-    """An offsets request that waits for something newer."""
-
-    connection: Connection
-    request_id: int
-    request: OffsetsRequest
-    timer: asyncio.TimerHandle | None = field(default=None)
-
-
 class Offsets:
     """Begin, end and time offsets of whole topics."""
 
-    def __init__(self, driver: Driver, catalog: Catalog, reads: LinearizableReads) -> None:
+    def __init__(self, driver: Driver, catalog: Catalog, reads: LinearizableReads, polls: LongPolls) -> None:
         self._driver = driver
         self._catalog = catalog
         self._reads = reads
-        self._loop = asyncio.get_running_loop()
-        self._watching: dict[Watch, None] = {}
-
-    @property
-    def waiting(self) -> int:
-        return len(self._watching)
+        self._polls = polls
 
     def ask(self, connection: Connection, request_id: int, request: OffsetsRequest) -> None:
         """Answer from the applied state: at once when stale will do, else after a read index."""
@@ -120,12 +103,20 @@ class Offsets:
             self._reads.add(lambda code: self._serve(connection, request_id, request, code))
 
     def _serve(self, connection: Connection, request_id: int, request: OffsetsRequest, code: Code) -> None:
+        end = partial(self._end, connection, request_id, request, code)
         if code is Code.SUCCESS and request.newer_than and request.wait_ms > 0 and not self._is_newer(request):
             # What is applied later was committed later, so it may be shown without another round.
-            watch = Watch(connection, request_id, request)
-            watch.timer = self._loop.call_later(min(request.wait_ms, MAX_WAIT_MS) / 1000, self._end, watch)
-            self._watching[watch] = None
-            return
+            wants = [
+                (self._catalog.topic(name).topic_id << 32 | partition, offset)
+                for name, known in request.newer_than.items()
+                for partition, offset in known.items()
+            ]
+            size = sum(map(len, request.newer_than)) + sum(map(len, request.topics))
+            self._polls.hold(LongPoll(connection, wants, end, end, size), request.wait_ms)
+        else:
+            end()
+
+    def _end(self, connection: Connection, request_id: int, request: OffsetsRequest, code: Code) -> None:
         connection.send(self._answer(request, code), request_id)
 
     def _answer(self, request: OffsetsRequest, code: Code) -> OffsetsResponse:
@@ -172,24 +163,3 @@ class Offsets:
                 if partition >= topic.partitions or self._catalog.end_offset(topic.topic_id, partition) > offset:
                     return True
         return False
-
-    def applied(self) -> None:
-        """New entries were applied: whoever has something newer now is answered."""
-        for watch in [w for w in self._watching if self._is_newer(w.request)]:
-            self._end(watch)
-
-    def _end(self, watch: Watch, code: Code = Code.SUCCESS) -> None:
-        self._watching.pop(watch, None)
-        if watch.timer is not None:
-            watch.timer.cancel()
-        watch.connection.send(self._answer(watch.request, code), watch.request_id)
-
-    def forget(self, connection: Connection) -> None:
-        for watch in [w for w in self._watching if w.connection is connection]:
-            self._watching.pop(watch, None)
-            if watch.timer is not None:
-                watch.timer.cancel()
-
-    def stop(self) -> None:
-        for watch in list(self._watching):
-            self._end(watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from dledger.catalog.catalog import BatchRef, Catalog
@@ -16,6 +16,7 @@ from dledger.messages.entry import HEADER_SIZE
 from dledger.net import Connection
 from dledger.raft.node import RaftNode
 from dledger.server.driver import Driver
+from dledger.server.long_polls import LongPoll, LongPolls
 from dledger.store.api import LogStore
 from dledger.types import NO_INDEX, Buffer, Index
 
@@ -23,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 BEHIND_WAIT_MS: Final = 500
 """How long a replica waits for an offset it has not applied before it says BEHIND."""
-MAX_WAIT_MS: Final = 60_000
-"""Longest long poll."""
 MAX_FETCH_BYTES: Final = 32 << 20
 """Most bytes of one answer, unless a single body has more."""
 MAX_CUTS: Final = 20_000
@@ -33,23 +32,16 @@ INLINE_BYTES: Final = 32 << 10
 """Reads up to this size are done on the loop; larger ones on a thread."""
 
 
-@dataclass(slots=True, eq=False)
-class Held:
-    """A fetch that waits for records."""
-
-    connection: Connection
-    request_id: int
-    request: FetchRequest
-    behind: bool
-    """The offset is not here yet, so no record at the end of the wait is BEHIND, not an empty answer."""
-    timer: asyncio.TimerHandle | None = None
-
-
 class Reads:
     """Answers fetch and split requests of any replica from its applied state."""
 
     def __init__(
-        self, driver: Driver, catalog: Catalog, store: LogStore, on_damage: Callable[[CorruptEntry], None]
+        self,
+        driver: Driver,
+        catalog: Catalog,
+        store: LogStore,
+        polls: LongPolls,
+        on_damage: Callable[[CorruptEntry], None],
     ) -> None:
         self._driver = driver
         self._catalog = catalog
@@ -59,12 +51,8 @@ class Reads:
         is_ahead = catalog.applied_index > driver.raft.committed_index
         self._needs = catalog.applied_index if is_ahead else NO_INDEX
         """The catalog is that of another node, and of entries up to this one that are still on their way here."""
-        self._loop = asyncio.get_running_loop()
-        self._held: dict[tuple[int, int], dict[Held, None]] = {}
-
-    @property
-    def waiting(self) -> int:
-        return sum(map(len, self._held.values()))
+        self.polls = polls
+        self._stops = False
 
     def fetch(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
         """Answer now, or when a record is there or the wait is over."""
@@ -73,7 +61,7 @@ class Reads:
             connection.send(FetchResponse(code=Code.MALFORMED, message=text), request_id)
             return
         if self._needs > min(self._raft.committed_index, self._raft.durable_index):
-            self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
+            self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True, wants=())
             return
         begin, end = self._range(request.topic_id, request.partition)
         if begin < 0:
@@ -110,55 +98,34 @@ class Reads:
     # --- long polls ---------------------------------------------------------------------------------------------
 
     def _hold(
-        self, connection: Connection, request_id: int, request: FetchRequest, wait_ms: int, *, behind: bool
+        self,
+        connection: Connection,
+        request_id: int,
+        request: FetchRequest,
+        wait_ms: int,
+        *,
+        behind: bool,
+        wants: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        held = Held(connection, request_id, request, behind)
-        held.timer = self._loop.call_later(min(wait_ms, MAX_WAIT_MS) / 1000, self._give_up, held)
-        self._held.setdefault((request.topic_id, request.partition), {})[held] = None
+        """With ``behind`` the offset is not here yet, so no record at the end of the wait is BEHIND, and not an empty
+        answer. ``wants``: what it waits for, if that is not the record at its offset."""
 
-    def _release(self, held: Held) -> None:
-        key = (held.request.topic_id, held.request.partition)
-        self._held[key].pop(held, None)
-        if not self._held[key]:
-            del self._held[key]
-        if held.timer is not None:
-            held.timer.cancel()
+        def give_up() -> None:
+            begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
+            code, text = Code.SUCCESS, ""
+            if behind or self._stops:
+                code = Code.BEHIND
+                text = f"offset {request.start_offset} is not here yet; this replica ends at {end}"
+            connection.send(FetchResponse(code=code, message=text, begin_offset=begin, end_offset=end), request_id)
 
-    def _give_up(self, held: Held) -> None:
-        self._release(held)
-        request = held.request
-        begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
-        code, text = Code.SUCCESS, ""
-        if held.behind:
-            code = Code.BEHIND
-            text = f"offset {request.start_offset} is not here yet; this replica ends at {end}"
-        answer = FetchResponse(code=code, message=text, begin_offset=begin, end_offset=end)
-        held.connection.send(answer, held.request_id)
-
-    def applied(self) -> None:
-        """New entries were applied: whoever waits for them is served."""
-        if not self._held:
-            return
-        for (topic_id, partition), waiting in list(self._held.items()):
-            _, end = self._range(topic_id, partition)
-            deleted = end < 0 and topic_id < self._catalog.topics_state.next_id
-            for held in list(waiting):
-                if deleted or held.request.start_offset < end:
-                    self._release(held)
-                    self.fetch(held.connection, held.request_id, held.request)
-
-    def forget(self, connection: Connection) -> None:
-        """The connection is gone, and with it whoever waited."""
-        for waiting in list(self._held.values()):
-            for held in [h for h in waiting if h.connection is connection]:
-                self._release(held)
+        if wants is None:
+            wants = ((request.topic_id << 32 | request.partition, request.start_offset),)
+        serve = partial(self.fetch, connection, request_id, request)
+        self.polls.hold(LongPoll(connection, wants, serve, give_up), wait_ms)
 
     def stop(self) -> None:
-        """Answer whoever waits; nothing more will come."""
-        for waiting in list(self._held.values()):
-            for held in list(waiting):
-                held.behind = True
-                self._give_up(held)
+        """Whoever waits is to ask another node; nothing more will come."""
+        self._stops = True
 
     # --- bodies -------------------------------------------------------------------------------------------------
 

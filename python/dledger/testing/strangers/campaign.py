@@ -62,7 +62,7 @@ LARGE: Final = "large"
 """A topic of which there is much to read."""
 LARGE_RECORDS: Final = 64
 """Of a MiB each."""
-ALL: Final = ("busy", "slow", "deaf", "idle", "unproven", "flood", "liar", "certificates", "path")
+ALL: Final = ("busy", "slow", "deaf", "polls", "idle", "unproven", "flood", "liar", "certificates", "path")
 
 
 @dataclass(slots=True)
@@ -132,15 +132,17 @@ class Campaign:
         leader = NodeId(next(iter(nodes.status().values()))["leader_id"])
         each, one = dict(nodes.addresses), {leader: nodes.addresses[leader]}
         plan: dict[str, int] = {
-            "busy": 1, "slow": sizes.unfinished, "deaf": sizes.unfinished, "idle": sizes.connections,
-            "unproven": sizes.hellos, "flood": sizes.commands, "liar": sizes.messages,
+            "busy": 1, "slow": sizes.unfinished, "deaf": sizes.unfinished, "polls": sizes.unfinished,
+            "idle": sizes.connections, "unproven": sizes.hellos, "flood": sizes.commands, "liar": sizes.messages,
         }  # fmt: skip
+        topic_id = 0
         for name, count in plan.items():
             if name in self.only:
                 at = one if name == "idle" else each
                 more = ["--count", str(count)]
-                if name == "deaf":
-                    more += ["--topic-id", str(self._large_topic(nodes))]
+                if name in ("deaf", "polls"):
+                    topic_id = topic_id or self._large_topic(nodes)
+                    more += ["--topic-id", str(topic_id)]
                 part = self._attack(nodes, healthy, name, at, *more)
                 if name in COME_IN:
                     self._beside(part, lambda: self._come_in(nodes, leader), name, at, "--count", str(count))

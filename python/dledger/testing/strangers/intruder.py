@@ -176,6 +176,31 @@ def deaf(wanted: argparse.Namespace) -> dict[str, Any]:
     return {"connections": len(opened), "fetches": len(opened) * AT_ONCE}
 
 
+def polls(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Ask for what is not there yet, and for a topic that nobody knows, again and again; answers are not looked at."""
+    topics = (wanted.topic_id, wanted.topic_id + 1_000_000)
+    asked = [FetchRequest(topic_id=topic, partition=0, start_offset=1 << 20, wait_ms=60_000) for topic in topics]
+    frames = b"".join(piece for number in range(AT_ONCE) for piece in encode(asked[number % 2], number + 2))
+    sent: dict[socket.socket, int] = {}
+    for _ in range(wanted.count):
+        for address in wanted.nodes.values():
+            with contextlib.suppress(OSError):
+                sock = dial(address)
+                sock.sendall(hello(wanted.group))
+                sock.setblocking(False)
+                sent[sock] = 0
+    end, counts, buffer = time.monotonic() + wanted.seconds, Counter[str](), bytearray(1 << 20)
+    while time.monotonic() < end:
+        for sock in sent:
+            with contextlib.suppress(BlockingIOError, OSError):
+                sent[sock] += sock.send(frames[sent[sock] % len(frames) :])
+            with contextlib.suppress(BlockingIOError, OSError):
+                counts["bytes of answers"] += sock.recv_into(buffer)
+        time.sleep(0.02)
+    size = len(frames) // AT_ONCE
+    return {"connections": len(sent), "requests": sum(sent.values()) // size, **counts}
+
+
 def command(number: int) -> Command:
     """One of a flood."""
     kinds: tuple[Command, ...] = (
@@ -229,7 +254,7 @@ def path(wanted: argparse.Namespace) -> dict[str, Any]:
 
 ATTACKS: Final[dict[str, Callable[[argparse.Namespace], dict[str, Any]]]] = {
     "files": files, "liar": liar, "unproven": unproven, "idle": idle, "slow": slow, "flood": flood, "path": path,
-    "busy": busy, "deaf": deaf,
+    "busy": busy, "deaf": deaf, "polls": polls,
 }  # fmt: skip
 
 

@@ -1,0 +1,132 @@
+"""Frames of all clients share the turns of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dledger.net.frame_turns import FEW, LEAST, MOST, WHILE_S, FrameTurns
+
+
+class Loop:
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.later: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> object:
+        self.soon.append(callback)
+        return object()
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> object:
+        assert delay == WHILE_S
+        self.later.append(callback)
+        return object()
+
+    def turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+
+    def pass_while(self) -> None:
+        """As long as one while, with a turn before it."""
+        self.turn()
+        later, self.later = self.later, []
+        for callback in later:
+            callback()
+
+
+class Client:
+    """A connection with frames that are to be handed out."""
+
+    def __init__(self, turns: FrameTurns, frames: int) -> None:
+        self.turns = turns
+        self.frames = frames
+        self.handed_out = 0
+
+    def have_turn(self) -> None:
+        size = min(self.frames, self.turns.share)
+        self.frames -= size
+        self.handed_out += size
+        if size:
+            self.turns.took(size)
+        if self.frames:
+            self.turns.wait(self)
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    loop = Loop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    return loop
+
+
+def come(turns: FrameTurns, clients: int, frames: int) -> list[Client]:
+    """Connections that have so many frames each, in one turn."""
+    came = [Client(turns, frames) for _ in range(clients)]
+    for client in came:
+        client.have_turn()
+    return came
+
+
+def total(clients: list[Client]) -> int:
+    return sum(client.handed_out for client in clients)
+
+
+def test_a_crowd_that_has_much_hands_out_little_in_a_while_and_takes_turns(loop: Loop) -> None:
+    turns = FrameTurns()
+    flood = come(turns, 300, 1000)
+    assert total(flood) == MOST, "all of them in one turn"
+    loop.pass_while()
+    before = total(flood)
+    for number in range(1, 101):
+        loop.pass_while()
+        assert total(flood) == before + number * LEAST
+    shares = [client.handed_out for client in flood[1:]]
+    assert max(shares) - min(shares) <= 1
+
+
+def test_who_comes_with_a_few_waits_for_no_crowd(loop: Loop) -> None:
+    turns = FrameTurns()
+    come(turns, 100, 100_000)
+    loop.turn()
+    (few,) = come(turns, 1, FEW)
+    assert few.handed_out == FEW
+    loop.turn()
+    crowd = come(turns, 50, FEW)
+    assert total(crowd) == MOST, "a crowd of those is one, too"
+    loop.turn()
+    (many,) = come(turns, 1, 2 * FEW)
+    assert many.handed_out == FEW
+
+
+def test_two_that_have_much_hand_out_more_in_a_while_than_each_of_many(loop: Loop) -> None:
+    turns = FrameTurns()
+    two = come(turns, 2, 10_000)
+    loop.pass_while()
+    before = total(two)
+    loop.pass_while()
+    assert total(two) == before + MOST // 2
+
+
+def test_a_connection_alone_has_whole_turns_without_a_while_and_nothing_goes_on_without_frames(loop: Loop) -> None:
+    turns = FrameTurns()
+    (alone,) = come(turns, 1, 3 * MOST)
+    for turn in range(2, 4):
+        loop.turn()
+        assert alone.handed_out == turn * MOST
+    loop.turn()
+    assert (loop.soon, loop.later) == ([], [])
+    assert turns.share == MOST
+
+
+def test_who_has_gone_has_no_turn(loop: Loop) -> None:
+    turns = FrameTurns()
+    gone: Any = Client(turns, 10)
+    turns.wait(gone)
+    turns.forget(gone)
+    loop.turn()
+    assert gone.handed_out == 0
+    assert (loop.soon, loop.later) == ([], [])
