@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from dledger.net.inflow import LEAST_BYTES_PER_S, Inflow, Stalled
+from dledger.net.inflow import LEAST_BYTES_PER_S, LET_IN_BYTES_PER_S, Inflow, Stalled
 
 MIB = 1 << 20
 PATIENCE_S = 60
@@ -163,5 +163,44 @@ def test_a_sender_that_has_gone_leaves_nothing_behind() -> None:
         bench.inflow.forget(second)
         bench.inflow.forget(first)
         assert (bench.inflow.used, bench.inflow.waiting) == (0, 0)
+
+    on_bench(work)
+
+
+class Loop:
+    """Notes what is to be called, and after how many seconds."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> object:
+        return self.call_later(0, callback)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> object:
+        self.calls.append((delay, callback))
+        return object()
+
+
+def test_those_who_wait_get_their_buffers_one_after_the_other_and_not_all_in_one_turn() -> None:
+    async def work(bench: Bench) -> None:
+        loop = bench.inflow._loop = Loop()  # type: ignore[assignment]
+        crowd = [bench.sender() for _ in range(5)]
+        for sender in crowd:
+            sender.begin(4 * MIB)
+        crowd[0].end()
+        crowd[1].end()
+        for taken in (3, 4):
+            ((delay, callback),) = loop.calls
+            assert delay == (0 if taken == 3 else 4 * MIB / LET_IN_BYTES_PER_S)
+            loop.calls.clear()
+            callback()
+            assert sum(sender.taken for sender in crowd) == taken
+            bench.inflow.relieved()
+        crowd[2].end()
+        crowd[3].end()
+        ((_, callback),) = loop.calls
+        loop.calls.clear()
+        callback()
+        assert all(sender.taken for sender in crowd)
 
     on_bench(work)

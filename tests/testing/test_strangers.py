@@ -17,7 +17,9 @@ from dledger.testing.strangers.intruder import command, main
 pytestmark = pytest.mark.cluster
 
 
-def test_slow_deaf_polling_and_flooding_strangers_stop_no_node_move_no_term_and_take_little_memory(tmp_path: Path) -> None:
+def test_slow_deaf_polling_and_flooding_strangers_stop_no_node_move_no_term_and_take_bounded_memory(
+    tmp_path: Path,
+) -> None:
     said: list[str] = []
     only = ("slow", "deaf", "polls", "idle", "flood")
     found = Campaign(tmp_path, SMALL, said.append, only, timed=False).run()

@@ -16,6 +16,9 @@ from dledger.errors import ProtocolError
 
 LEAST_BYTES_PER_S: Final = 16 << 10
 """A frame that comes slower is given up; a modem of 1996 is faster than half of that."""
+LET_IN_BYTES_PER_S: Final = 256 << 20
+"""So much of those who waited gets buffers. To make one takes milliseconds: many in a row, on all nodes at once, would
+make everybody wait whenever a crowd of large frames ends and the next one has its turn."""
 PRESSED_READ_BYTES: Final = 16 << 10
 """One read of a connection while over half of the budget is used, so that beginnings alone do not use up the rest."""
 
@@ -127,16 +130,19 @@ class Inflow:
             self._relief = self._loop.call_soon(self._let_in)
 
     def _let_in(self) -> None:
-        """The next ones, in the order in which they came."""
+        """The next one, in the order in which they came."""
         self._relief = None
-        for sender, size in list(self._waiting.items()):
-            window = self._under_way.get(sender)
-            if not self._fits(size, 0 if window is None else window.holds):
-                return
-            waiting, self._waiting = self._waiting, {}
-            sender.proceed()  # asks again, and is alone now
-            waiting.pop(sender, None)
-            self._waiting = {**waiting, **self._waiting}
+        if not self._waiting:
+            return
+        sender, size = next(iter(self._waiting.items()))
+        window = self._under_way.get(sender)
+        if not self._fits(size, 0 if window is None else window.holds):
+            return
+        waiting, self._waiting = self._waiting, {}
+        sender.proceed()  # asks again, and is alone now
+        waiting.pop(sender, None)
+        self._waiting = {**waiting, **self._waiting}
+        self._relief = self._loop.call_later(size / LET_IN_BYTES_PER_S, self._let_in)
 
     def sweep(self) -> None:
         """Give up frames that come too slowly."""

@@ -99,6 +99,13 @@ LIMITS: Final = (
         "tests/net/test_connection.py",
     ),
     Mutant(
+        "all-who-wait-let-in-at-once", "B35", "net.inflow", "Inflow._let_in",
+        "self._loop.call_later(size / LET_IN_BYTES_PER_S, self._let_in)",
+        "self._let_in()",
+        "whenever large frames end, the buffers of the next ones are made in one turn, and everybody else waits",
+        "tests/net/test_inflow.py",
+    ),
+    Mutant(
         "long-polls-have-no-bound", "B35", "server.long_polls", "LongPolls.hold",
         "while self._cost > MOST_COST:",
         "while self._cost < 0:",
