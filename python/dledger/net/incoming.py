@@ -7,7 +7,7 @@ its own. Frames that are not wanted yet, or have had no turn, stay bytes, and no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from dledger.errors import ProtocolError
 from dledger.messages.hello import HelloRequest
@@ -17,9 +17,6 @@ from dledger.net.inflow import PRESSED_READ_BYTES, Inflow
 from dledger.net.outgoing import WRITE_HIGH_BYTES, Outgoing
 from dledger.wire import HELLO_LIMITS, Frame, FrameReader, Limits, decode
 
-if TYPE_CHECKING:
-    from dledger.net.connection import Connection
-
 TURN_FRAMES: Final = 128
 """Frames of one connection that are handed out in one turn of the loop: then it is the others' turn."""
 TURN_BYTES: Final = 256 << 10
@@ -28,7 +25,7 @@ once, up to 32 times: megabytes of one connection's commands would be carried ou
 
 
 class Incoming(Outgoing, ABC):
-    """Frames on their way from the other side.
+    """Frames on their way from the other side. Every one is a `Connection`, as which its owner hears of it.
 
     Attributes:
         received: bytes so far.
@@ -58,10 +55,6 @@ class Incoming(Outgoing, ABC):
         self._read_paused = False
         self._waits = False
         """For its turn."""
-
-    @property
-    def _me(self) -> Connection:
-        return cast("Connection", self)
 
     @abstractmethod
     def fail(self, error: Exception) -> None:
@@ -117,12 +110,11 @@ class Incoming(Outgoing, ABC):
                     self._take(frame)
                     taken += 1
                     if taken == most or self._held_back:
-                        break
-                frames.close()
+                        frames.close()
             else:
                 reader.keep(view)
             if taken:
-                self._handlers.on_batch_end(self._me)
+                self._handlers.on_batch_end(self)  # type: ignore[arg-type]
         except ProtocolError as error:
             self.fail(error)
         if taken and turns is not None:
@@ -133,7 +125,7 @@ class Incoming(Outgoing, ABC):
     def _hand_out_large(self, frame: Frame) -> None:
         try:
             self._take(frame)
-            self._handlers.on_batch_end(self._me)
+            self._handlers.on_batch_end(self)  # type: ignore[arg-type]
         except ProtocolError as error:
             self.fail(error)
         if self._turns is not None and not self.is_member:
@@ -147,7 +139,7 @@ class Incoming(Outgoing, ABC):
             self.said_hello = True
         self._asked += 1
         if not self._ended:
-            self._handlers.on_frame(self._me, frame.request_id, message, frame.payload)
+            self._handlers.on_frame(self, frame.request_id, message, frame.payload)  # type: ignore[arg-type]
 
     def _wait_for_turn(self) -> None:
         self._waits = True
