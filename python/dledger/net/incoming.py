@@ -50,6 +50,8 @@ class Incoming(Outgoing, ABC):
         """The thread's receive buffer, while this connection reads into it; None: into a large payload's own."""
         self._holds = 0
         """What `Inflow` has noted."""
+        self._frames: list[Frame] = []
+        """Parsed and not handed out, because they were not wanted any more; no more than are handed out in a turn."""
         self._asked = 0
         self._turn_bytes = 0
         self._read_paused = False
@@ -99,27 +101,28 @@ class Incoming(Outgoing, ABC):
     # frames
 
     def _hand_out(self, view: memoryview) -> None:
-        """Hand out frames in ``view``, as many as are wanted and may be in this turn."""
-        reader, taken = self._reader, 0
+        """Hand out what was parsed before and frames in ``view``, as many as are wanted and may be in this turn."""
+        reader, frames, taken = self._reader, self._frames, 0
         turns = None if self.is_member else self._turns
         most = TURN_FRAMES if turns is None else turns.share
         try:
-            if most and not self._held_back:
-                frames = reader.frames(view)
-                for frame in frames:
-                    self._take(frame)
-                    taken += 1
-                    if taken == most or self._held_back:
-                        frames.close()
+            if len(frames) < most and not self._held_back:
+                reader.parse(view, frames, most)
             else:
                 reader.keep(view)
+            for frame in frames:
+                if taken == most or self._held_back:
+                    break
+                self._take(frame)
+                taken += 1
             if taken:
                 self._handlers.on_batch_end(self)  # type: ignore[arg-type]
         except ProtocolError as error:
             self.fail(error)
+        del frames[:taken]
         if taken and turns is not None:
             turns.took(taken)
-        if reader.has_more:
+        if frames or reader.has_more:
             self._go_on()
 
     def _hand_out_large(self, frame: Frame) -> None:
@@ -154,11 +157,16 @@ class Incoming(Outgoing, ABC):
         self._waits = False
         if self.closing:
             return
-        if self._reader.has_more and not self._held_back:
+        if self._has_more and not self._held_back:
             self._hand_out(memoryview(self._reader.rest))
             if self._inflow is not None and self._holds:
                 self._note(self._inflow)
         self._read_or_not()
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether something is to be handed out before anything is read."""
+        return bool(self._frames) or self._reader.has_more
 
     @property
     def _held_back(self) -> bool:
@@ -169,7 +177,7 @@ class Incoming(Outgoing, ABC):
 
     def _go_on(self) -> None:
         """Hand out what stayed, in the next turn, if it is wanted now."""
-        if self._reader.has_more and not self._held_back and not self.closing:
+        if self._has_more and not self._held_back and not self.closing:
             self._wait_for_turn()
         else:
             self._read_or_not()
@@ -182,6 +190,8 @@ class Incoming(Outgoing, ABC):
     def _note(self, inflow: Inflow) -> None:
         """Let the budget know what is here and not taken."""
         holds = 0 if self.is_member or self.closing else self._reader.held
+        if self._frames and holds:
+            holds += sum(len(frame.header) + len(frame.payload) for frame in self._frames)
         if holds != self._holds:
             self._holds = holds
             inflow.note(self, holds)
@@ -230,7 +240,7 @@ class Incoming(Outgoing, ABC):
     def _read_or_not(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if self._reader.has_more or self._reader.refused or self._held_back:
+        if self._has_more or self._reader.refused or self._held_back:
             self._transport.pause_reading()  # a no-op when it is paused
         else:
             self._transport.resume_reading()
@@ -238,6 +248,7 @@ class Incoming(Outgoing, ABC):
     def _end_reading(self) -> None:
         """The connection has ended. What it held may be much, and goes at once, not when this object is collected."""
         self._reader.forget()
+        self._frames.clear()
         if self._inflow is not None:
             self._inflow.forget(self)
         if self._turns is not None:

@@ -12,7 +12,8 @@ is never believed. The header is msgpack (see `dledger.wire.codec`); the payload
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -172,48 +173,40 @@ class FrameReader:
         self.parse(memoryview(data), frames)
         return frames
 
-    def parse(self, view: memoryview, frames: list[Frame]) -> None:
-        """Add the frames in ``view``, which starts at a frame's first byte, with `rest` if there is any, to ``frames``
-        and keep what is left."""
-        frames.extend(self.frames(view))
-
-    def frames(self, view: memoryview) -> Generator[Frame, None, None]:
-        """The same one by one. What is left when the iterator is closed, or does not begin (`keep`), stays in `rest`
-        as bytes, which take less memory than frames."""
+    def parse(self, view: memoryview, frames: list[Frame], most: int = sys.maxsize) -> None:
+        """Add the frames in ``view``, which starts at a frame's first byte, with `rest` if there is any, to ``frames``,
+        until there are ``most``, and keep what is left."""
         self.rest, self.refused, self.has_more = b"", False, False
         at, size, limits = 0, len(view), self._first or self._limits
-        try:
-            while size - at >= PREFIX_SIZE:
-                kind, request_id, header_len, payload_len, crc = parse_prefix(view, at, limits)
-                body = at + PREFIX_SIZE + header_len
-                if body > size:
-                    self._ask(header_len)
-                    break
-                end = body + payload_len
-                if end > size and payload_len < self.LARGE:
-                    break
-                header = bytes(view[at + PREFIX_SIZE : body])
-                check_crc(view[at : at + CHECKED], header, crc)
-                if end > size and not self._ask(payload_len):
-                    break
-                if self._first:
-                    self._first, limits = None, self._limits
-                if end > size:
-                    self._start_large(kind, request_id, header, payload_len, view[body:])
-                    at = size
-                    return
-                payload = memoryview(bytes(view[body:end])) if payload_len else _EMPTY
-                at = end
-                yield Frame(kind, request_id, header, payload)
-        except GeneratorExit:
-            self.has_more = at < size
-            raise
-        finally:
-            if at < size:  # bytes that nobody changes need no copy
-                self.rest = view[at:] if view.readonly else bytes(view[at:])
+        while size - at >= PREFIX_SIZE:
+            if len(frames) >= most:
+                self.has_more = True
+                break
+            kind, request_id, header_len, payload_len, crc = parse_prefix(view, at, limits)
+            body = at + PREFIX_SIZE + header_len
+            if body > size:
+                self._ask(header_len)
+                break
+            end = body + payload_len
+            if end > size and payload_len < self.LARGE:
+                break
+            header = bytes(view[at + PREFIX_SIZE : body])
+            check_crc(view[at : at + CHECKED], header, crc)
+            if end > size and not self._ask(payload_len):
+                break
+            if self._first:
+                self._first, limits = None, self._limits
+            if end > size:
+                self._start_large(kind, request_id, header, payload_len, view[body:])
+                return
+            payload = memoryview(bytes(view[body:end])) if payload_len else _EMPTY
+            frames.append(Frame(kind, request_id, header, payload))
+            at = end
+        if at < size:  # bytes that nobody changes need no copy
+            self.rest = view[at:] if view.readonly else bytes(view[at:])
 
     def keep(self, view: memoryview) -> None:
-        """Take no frame out of ``view`` for now."""
+        """Take no frame out of ``view`` for now. What is held as bytes takes less memory than frames."""
         self.rest, self.has_more = view if view.readonly else bytes(view), True
 
     def _ask(self, size: int) -> bool:

@@ -72,8 +72,8 @@ LIMITS: Final = (
     ),
     Mutant(
         "a-flood-has-every-turn", "B35", "net.incoming", "Incoming._hand_out",
-        "if taken == most or self._held_back:",
-        "if self._held_back:",
+        "TURN_FRAMES if turns is None else turns.share",
+        "1_000_000",
         "all requests of one read are served before anybody else's",
         "tests/net/test_connection.py",
     ),
@@ -93,9 +93,9 @@ LIMITS: Final = (
     ),
     Mutant(
         "waiting-frames-are-objects", "B35", "net.incoming", "Incoming._hand_out",
-        "                frames = reader.frames(view)\n",
-        "                frames = (frame for frame in list(reader.frames(view)))\n",
-        "small requests that wait take ten times the memory that the budget counts, or are lost",
+        "reader.parse(view, frames, most)",
+        "reader.parse(view, frames)",
+        "small requests that wait take ten times the memory that the budget counts",
         "tests/net/test_connection.py",
     ),
     Mutant(
