@@ -15,8 +15,8 @@ MOST: Final = 128
 """Frames in one turn of the loop, of those who come, and as many of one who waits alone."""
 FEW: Final = 16
 """Of one that comes while others wait."""
-LEAST: Final = 8
-"""In one while, of all who wait, be there ever so many: 4,000 frames a second."""
+LEAST: Final = 4
+"""In one while, of all who wait, be there ever so many: 2,000 frames a second."""
 WHILE_S: Final = 0.002
 """One while, where several wait."""
 

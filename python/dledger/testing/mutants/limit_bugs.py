@@ -306,7 +306,7 @@ LIMITS: Final = (
     Mutant(
         "read-no-more-after-one-write", "P11", "net.incoming", "Incoming._was_sent",
         "self._go_on()",
-        "self._reader.has_more and self._go_on()",
+        "self._has_more and self._go_on()",
         "a connection is never read again when its owner let it go on while as much was unsent as may be",
         "tests/net/test_connection.py",
     ),
