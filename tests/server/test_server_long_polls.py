@@ -175,6 +175,18 @@ def test_all_together_hold_no_more_than_there_is_room_for(small: Node) -> None:
     assert len(small.given_up) == 1000 - 64
 
 
+def test_answers_that_are_due_and_not_made_yet_take_room_too(small: Node) -> None:
+    for _ in range(64):
+        small.hold("many", (KEY, 0))
+    small.append()
+    assert len(small.served) == TURN_ANSWERS
+    for _ in range(1000):
+        small.hold("many", (KEY, 100))
+    assert len(small.served) + len(small.given_up) >= 1064 - 64, "most of them are answered by now"
+    small.all_turns()
+    assert len(small.served) + len(small.given_up) + len(small.polls) == 1064
+
+
 def test_an_append_looks_at_none_that_it_does_not_serve(node: Node) -> None:
     for number in range(10_000):
         node.hold("many", (KEY, 100 + number))

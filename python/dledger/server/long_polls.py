@@ -77,11 +77,12 @@ class LongPolls:
         self._held: dict[Connection, dict[LongPoll, None]] = {}
         """The oldest of a connection comes first."""
         self._costs: dict[Connection, int] = {}
+        """Of all that have no answer yet; the connection that loses one next comes first."""
         self._cost = 0
         self._places: dict[int, Places] = {}
         """By topic and partition: (offset, number, poll), sorted."""
         self._for_anything: dict[LongPoll, None] = {}
-        self._due: dict[Connection, deque[Callable[[], None]]] = {}
+        self._due: dict[Connection, deque[tuple[LongPoll, Callable[[], None]]]] = {}
         """Answers that are due; the connection whose turn is next comes first."""
         self._soon: asyncio.Handle | None = None
 
@@ -103,22 +104,26 @@ class LongPolls:
             self._make_room()
 
     def _make_room(self) -> None:
-        """The next connection that has more than its share loses its oldest."""
-        share = MOST_COST // len(self._held)
-        connection, polls = next(iter(self._held.items()))
-        self._held[connection] = self._held.pop(connection)
-        if self._costs[connection] > share:
-            oldest = next(iter(polls))
-            self._end(oldest, oldest.give_up)
+        """The next connection that has more than its share loses its oldest, which is answered at once: were it to
+        wait for that, too, it would take as much room as before."""
+        share = MOST_COST // len(self._costs)
+        connection = next(iter(self._costs))
+        cost = self._costs[connection] = self._costs.pop(connection)
+        if cost > share:
+            if connection in self._due:
+                oldest, _ = self._next_due(connection)
+            else:
+                oldest = next(iter(self._held[connection]))
+                self._take_out(oldest)
+            self._free(oldest)
+            oldest.give_up()
 
-    def _release(self, poll: LongPoll) -> None:
+    def _take_out(self, poll: LongPoll) -> None:
         """It waits no more."""
-        connection = poll.connection
-        del self._held[connection][poll]
-        self._cost -= poll.cost
-        self._costs[connection] -= poll.cost
-        if not self._held[connection]:
-            del self._held[connection], self._costs[connection]
+        held = self._held[poll.connection]
+        del held[poll]
+        if not held:
+            del self._held[poll.connection]
         if poll.timer is not None:
             poll.timer.cancel()
         self._for_anything.pop(poll, None)
@@ -131,12 +136,27 @@ class LongPolls:
                 if not topic:
                     del self._places[key >> 32]
 
+    def _free(self, poll: LongPoll) -> None:
+        """It is answered, and has no cost any more."""
+        self._cost -= poll.cost
+        self._costs[poll.connection] -= poll.cost
+        if not self._costs[poll.connection]:
+            del self._costs[poll.connection]
+
     def _end(self, poll: LongPoll, answer: Callable[[], None]) -> None:
         """It is answered in its connection's turn."""
-        self._release(poll)
-        self._due.setdefault(poll.connection, deque()).append(answer)
+        self._take_out(poll)
+        self._due.setdefault(poll.connection, deque()).append((poll, answer))
         if self._soon is None:
             self._soon = self._loop.call_soon(self._answer)
+
+    def _next_due(self, connection: Connection) -> tuple[LongPoll, Callable[[], None]]:
+        """The connection is behind all others then."""
+        answers = self._due.pop(connection)
+        found = answers.popleft()
+        if answers:
+            self._due[connection] = answers
+        return found
 
     def applied(self) -> None:
         """Entries were applied: whoever waits for them is answered, the first ones at once."""
@@ -167,11 +187,8 @@ class LongPolls:
         for _ in range(TURN_ANSWERS):
             if not self._due:
                 return
-            connection = next(iter(self._due))
-            answers = self._due.pop(connection)
-            answer = answers.popleft()
-            if answers:
-                self._due[connection] = answers
+            poll, answer = self._next_due(next(iter(self._due)))
+            self._free(poll)
             answer()
         if self._due and self._soon is None:
             self._soon = self._loop.call_soon(self._answer)
@@ -179,8 +196,9 @@ class LongPolls:
     def forget(self, connection: Connection) -> None:
         """The connection has ended, and with it whoever waited."""
         for poll in tuple(self._held.get(connection, ())):
-            self._release(poll)
+            self._take_out(poll)
         self._due.pop(connection, None)
+        self._cost -= self._costs.pop(connection, 0)
 
     def stop(self) -> None:
         """Answer whoever waits; nothing more will come."""
