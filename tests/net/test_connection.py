@@ -9,6 +9,7 @@ import itertools
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from dledger.net.incoming import TURN_BYTES, TURN_FRAMES
 from dledger.net.loop import loop_factory
 from dledger.net.outgoing import WRITE_HIGH_BYTES
 from dledger.net.pieces import JOIN_BYTES, joined
-from dledger.wire import Frame, encode
+from dledger.wire import PREFIX_SIZE, Frame, encode
 
 HELLO = b"".join(encode(HelloRequest(), 1))
 
@@ -646,5 +647,57 @@ def test_requests_that_wait_are_held_as_bytes_and_lost_by_nobody() -> None:
             node.on_measure = ignore
             connection.resume_reading()
             await node.until(lambda: len(node.frames) == count + 1)
+
+    with_node(work)
+
+
+def test_requests_that_were_parsed_and_are_not_wanted_count_against_the_budget() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open()
+        append = b"".join(encode(AppendRequest(), 1, [bytes(10_000)]))
+        with dial(address) as sock:
+            sock.sendall(HELLO)
+            await node.until(lambda: len(node.frames) == 1)
+            (connection,) = node.opened
+            assert node.listener is not None
+            take = node.on_frame
+
+            def pause_at_first(it: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+                take(it, request_id, message, payload)
+                it.pause_reading()
+
+            connection._handlers = replace(connection._handlers, on_frame=pause_at_first)
+            sock.sendall(append * 8)
+            await node.until(lambda: len(node.frames) > 1)
+            assert connection._frames
+            kept = connection.received - len(HELLO) - len(append)
+            assert node.listener.inflow.used >= kept - 8 * PREFIX_SIZE
+            connection._handlers = replace(connection._handlers, on_frame=take)
+            connection.resume_reading()
+            await node.until(lambda: len(node.frames) == 9)
+
+    with_node(work)
+
+
+def test_a_large_request_that_waits_for_room_keeps_its_place_whoever_has_the_turn() -> None:
+    async def work(node: Node) -> None:
+        address = await node.open(max_bytes=6 << 20)
+        assert node.listener is not None
+        with dial(address) as first, dial(address) as second, dial(address) as third:
+            for number, sock in enumerate((first, second, third)):
+                await asyncio.to_thread(sock.sendall, unfinished(4 << 20)[: 1 << 20])
+                await node.until(lambda number=number: len(node.frames) == number + 1)  # type: ignore[misc]
+                reader = node.opened[number]._reader
+                while not (reader.large or reader.refused):  # noqa: ASYNC110 - the kernel has the rest
+                    await asyncio.sleep(0)
+            _, waits, behind = (one._reader for one in node.opened)
+            assert waits.refused
+            assert behind.refused
+            node.listener._turns._left = 0
+            first.close()
+            async with asyncio.timeout(20):
+                while not (waits.large or behind.large):  # noqa: ASYNC110 - the room comes back in its own time
+                    await asyncio.sleep(0)
+            assert waits.large
 
     with_node(work)

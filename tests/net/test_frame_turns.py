@@ -130,3 +130,20 @@ def test_who_has_gone_has_no_turn(loop: Loop) -> None:
     loop.turn()
     assert gone.handed_out == 0
     assert (loop.soon, loop.later) == ([], [])
+
+
+def test_what_becomes_of_one_takes_no_turn_from_the_others(loop: Loop) -> None:
+    turns = FrameTurns()
+
+    class Broken:
+        def have_turn(self) -> None:
+            raise RuntimeError("a defect")
+
+    turns.wait(Broken())
+    other = Client(turns, 1)
+    turns.wait(other)
+    with pytest.raises(RuntimeError):
+        loop.pass_while()
+    loop.pass_while()
+    assert other.handed_out == 1
+    assert turns.share == MOST

@@ -82,15 +82,17 @@ class FrameTurns:
         number = len(self._waiting)
         most = max(LEAST, MOST // max(1, number))
         self._each = max(1, most // max(1, number))
-        for _ in range(min(number, most)):
-            asker = next(iter(self._waiting), None)
-            if asker is None:
-                break
-            del self._waiting[asker]
-            asker.have_turn()
-        self._each = 0
-        if self._waiting:
-            self._begin_next()
+        try:
+            for _ in range(min(number, most)):
+                asker = next(iter(self._waiting), None)
+                if asker is None:
+                    break
+                del self._waiting[asker]
+                asker.have_turn()
+        finally:  # whatever becomes of one of them, the others have their turns
+            self._each = 0
+            if self._waiting:
+                self._begin_next()
 
 
 __all__ = ["FrameTurns"]

@@ -87,7 +87,7 @@ class Incoming(Outgoing, ABC):
             self._hand_out(buffer[: len(reader.rest) + nbytes])
         elif (frame := reader.received(nbytes)) is not None:
             self._hand_out_large(frame)
-        if self._inflow is not None and not self.is_member and (self._holds or reader.in_frame):
+        if self._inflow is not None and not self.is_member and (self._holds or reader.in_frame or self._frames):
             self._note(self._inflow)
         if self._turn_bytes >= TURN_BYTES:
             self._end_turn()
@@ -189,9 +189,9 @@ class Incoming(Outgoing, ABC):
 
     def _note(self, inflow: Inflow) -> None:
         """Let the budget know what is here and not taken."""
-        holds = 0 if self.is_member or self.closing else self._reader.held
-        if self._frames and holds:
-            holds += sum(len(frame.header) + len(frame.payload) for frame in self._frames)
+        holds = 0
+        if not self.is_member and not self.closing:
+            holds = self._reader.held + sum(len(frame.header) + len(frame.payload) for frame in self._frames)
         if holds != self._holds:
             self._holds = holds
             inflow.note(self, holds)
@@ -214,8 +214,11 @@ class Incoming(Outgoing, ABC):
         """The budget may have room for the frame that it had none for."""
         if self.closing:
             return
-        self._reader.refused = False
-        self._hand_out(memoryview(self._reader.rest))
+        rest, self._reader.refused = self._reader.rest, False
+        try:  # whoever's turn it is: the frame would lose its place among those who wait for room
+            self._reader.parse(memoryview(rest), self._frames, len(self._frames) + 1)
+        except ProtocolError as error:
+            self.fail(error)
         if self._inflow is not None:
             self._note(self._inflow)
         self._go_on()

@@ -106,10 +106,39 @@ LIMITS: Final = (
         "tests/net/test_inflow.py",
     ),
     Mutant(
+        "parsed-frames-are-free", "B35", "net.incoming", "Incoming._note",
+        "self._reader.held + sum(len(frame.header) + len(frame.payload) for frame in self._frames)",
+        "self._reader.held",
+        "requests that were parsed and are not wanted yet are in no budget",
+        "tests/net/test_connection.py",
+    ),
+    Mutant(
+        "place-for-room-lost", "B35", "net.incoming", "Incoming.proceed",
+        "            self._reader.parse(memoryview(rest), self._frames, len(self._frames) + 1)\n",
+        "            self._hand_out(memoryview(rest))\n",
+        "a large request whose turn for room comes while others have that of frames is behind all others again",
+        "tests/net/test_connection.py",
+    ),
+    Mutant(
+        "one-defect-ends-all-turns", "B35", "net.frame_turns", "FrameTurns._next",
+        "        finally:  # whatever becomes of one of them, the others have their turns\n",
+        "        except ZeroDivisionError:\n",
+        "a defect in one request keeps the requests of all other connections waiting for ever",
+        "tests/net/test_frame_turns.py",
+    ),
+    Mutant(
         "long-polls-have-no-bound", "B35", "server.long_polls", "LongPolls.hold",
         "while self._cost > MOST_COST:",
         "while self._cost < 0:",
         "a client fills a node with requests that wait",
+        "tests/server/test_server_long_polls.py",
+    ),
+    Mutant(
+        "answers-instead-of-room", "B35", "server.long_polls", "LongPolls._make_room",
+        "            self._free(oldest)\n            oldest.give_up()\n",
+        "            self._cost -= oldest.cost\n"
+        "            self._due.setdefault(connection, deque()).append((oldest, oldest.give_up))\n",
+        "requests that lost their room wait for their answers, as many as a client sends, and fill a node",
         "tests/server/test_server_long_polls.py",
     ),
     Mutant(
@@ -120,9 +149,9 @@ LIMITS: Final = (
         "tests/server/test_server_long_polls.py",
     ),
     Mutant(
-        "long-polls-by-request", "B35", "server.long_polls", "LongPolls._answer",
-        "                self._due[connection] = answers\n",
-        "                self._due = {connection: answers, **self._due}\n",
+        "long-polls-by-request", "B35", "server.long_polls", "LongPolls._next_due",
+        "            self._due[connection] = answers\n",
+        "            self._due = {connection: answers, **self._due}\n",
         "a connection that waits for much is answered before all others",
         "tests/server/test_server_long_polls.py",
     ),
