@@ -178,12 +178,18 @@ def test_who_takes_nothing_while_others_wait_is_closed_and_who_takes_something_i
     assert "waits" not in node.answered
 
 
-def test_the_room_of_those_who_are_closed_comes_back_little_by_little() -> None:
+def eight_and_sixteen() -> tuple[Node, list[Taker], list[Taker]]:
+    """Eight whose answers are all that there is room for, and sixteen that wait for half as much each."""
     node = Node()
     first = full(node, *"abcdefgh")
     waiting = [Taker(str(number)) for number in range(16)]
     for taker in waiting:
         node.ask(taker, "waited", LIMIT // 16)
+    return node, first, waiting
+
+
+def test_the_room_of_those_who_are_closed_comes_back_little_by_little() -> None:
+    node, first, waiting = eight_and_sixteen()
     node.clock.pass_time(STALL_S + LOOK_S)
     assert all(taker.failed for taker in first)
     in_time = 1 + int(LOOK_S * GIVEN_BACK_PER_S * 16)
@@ -196,11 +202,7 @@ def test_the_room_of_those_who_are_closed_comes_back_little_by_little() -> None:
 
 
 def test_the_room_of_those_who_take_comes_back_at_once() -> None:
-    node = Node()
-    first = full(node, *"abcdefgh")
-    waiting = [Taker(str(number)) for number in range(16)]
-    for taker in waiting:
-        node.ask(taker, "waited", LIMIT // 16)
+    node, first, _ = eight_and_sixteen()
     for taker in first:
         taker.take(LIMIT // 8)
     node.clock.pass_time(LOOK_S)

@@ -78,7 +78,7 @@ class Reader:
 
     def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
         """See `LogStore.read`."""
-        return self._look(begin, lambda view: self._read(view, begin, max_bytes, end))
+        return self._look(f"entry {begin}", begin, lambda view: self._read(view, begin, max_bytes, end))
 
     def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
         """See `LogStore.read_bodies`."""
@@ -91,22 +91,22 @@ class Reader:
                     break
                 size += refs[stop][2]
                 stop += 1
-            bodies += self._look(Index(refs[at][0]), partial(self._bodies_of_run, refs[at:stop], size))
+            first = Index(refs[at][0])
+            bodies += self._look(f"entry {first}", first, partial(self._bodies_of_run, refs[at:stop], size))
             at = stop
         return bodies
 
     def index_at(self, pos: int) -> Index | None:
         """See `LogStore.index_at`. The header there says which entry it is; where it is damaged, the index knows."""
-        first = self._view().begin_index
+        first, where = self._view().begin_index, f"log position {pos}"
         try:
-            return self._look(first, partial(self._index_at, pos))
+            return self._look(where, first, partial(self._index_at, pos))
         except OSError as error:
-            text = f"log position {pos} cannot be read from {self._data.path(pos)}: {error}"
-            raise CorruptEntry(text, first) from error
+            raise CorruptEntry(f"{where} cannot be read from {self._data.path(pos)}: {error}", first) from error
 
-    def _look(self, first: Index, look: Callable[[View], T]) -> T:
-        """What is found for an entry. What is wrong with it counts only if no file was taken away or exchanged while it
-        was looked at: the sound copy of a damaged entry may be in its place by now."""
+    def _look(self, where: str, first: Index, look: Callable[[View], T]) -> T:
+        """What is found at a place of the log; ``first`` is the entry of its damage. Damage counts only if no file was
+        taken away or exchanged meanwhile: the sound copy of a damaged entry may be in its place by now."""
         while True:
             view, exchanged = self._view(), self._data.exchanged
             try:
@@ -117,7 +117,7 @@ class Reader:
                 if not self.unchanged(view) or self._data.exchanged != exchanged:
                     continue
                 if isinstance(error, FileNotFoundError | struct.error):
-                    text = f"entry {first}: the file that should hold it is missing or too short ({error})"
+                    text = f"{where}: the file that should hold it is missing or too short ({error})"
                     raise CorruptEntry(text, first) from error
                 raise
 
@@ -330,4 +330,3 @@ def _size_at(data: memoryview, at: int) -> int:
         return HEADER_SIZE
     size: int = HEADER.unpack_from(data, at)[1]
     return max(size, HEADER_SIZE)
-

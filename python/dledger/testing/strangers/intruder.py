@@ -130,17 +130,23 @@ def idle(wanted: argparse.Namespace) -> dict[str, Any]:
     return {"connections": len(opened)}
 
 
-def slow(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Large appends that lack their last byte, and small ones that trickle."""
-    frame = b"".join(encode(AppendRequest(), 2, [bytes(BODY)]))[:-1]
-    left: dict[socket.socket, memoryview] = {}
+def welcomed(wanted: argparse.Namespace) -> list[socket.socket]:
+    """``count`` connections to each node that have said hello, and do not block."""
+    opened: list[socket.socket] = []
     for _ in range(wanted.count):
         for address in wanted.nodes.values():
             with contextlib.suppress(OSError):
                 sock = dial(address)
                 sock.sendall(hello(wanted.group))
                 sock.setblocking(False)
-                left[sock] = memoryview(frame)
+                opened.append(sock)
+    return opened
+
+
+def slow(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Large appends that lack their last byte, and small ones that trickle."""
+    frame = b"".join(encode(AppendRequest(), 2, [bytes(BODY)]))[:-1]
+    left = {sock: memoryview(frame) for sock in welcomed(wanted)}
     end, sent, opened = time.monotonic() + wanted.seconds, 0, len(left)
     while time.monotonic() < end:
         for sock, rest in list(left.items()):
@@ -181,14 +187,7 @@ def polls(wanted: argparse.Namespace) -> dict[str, Any]:
     topics = (wanted.topic_id, wanted.topic_id + 1_000_000)
     asked = [FetchRequest(topic_id=topic, partition=0, start_offset=1 << 20, wait_ms=60_000) for topic in topics]
     frames = b"".join(piece for number in range(AT_ONCE) for piece in encode(asked[number % 2], number + 2))
-    sent: dict[socket.socket, int] = {}
-    for _ in range(wanted.count):
-        for address in wanted.nodes.values():
-            with contextlib.suppress(OSError):
-                sock = dial(address)
-                sock.sendall(hello(wanted.group))
-                sock.setblocking(False)
-                sent[sock] = 0
+    sent = dict.fromkeys(welcomed(wanted), 0)
     end, counts, buffer = time.monotonic() + wanted.seconds, Counter[str](), bytearray(1 << 20)
     while time.monotonic() < end:
         for sock in sent:
