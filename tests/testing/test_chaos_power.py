@@ -283,6 +283,19 @@ def test_entries_that_were_reported_durable_and_are_gone_are_told(machine: Machi
     assert what_is_missing(node.directory, -1) == ""
 
 
+def test_a_torn_write_behind_the_last_durable_entry_is_no_entry_that_is_missing(machine: Machine) -> None:
+    """Of an entry that nobody called durable a later block can be there, and the first one not."""
+    group, node = grow(machine, 20, 20)
+    store = open_store(group, node, machine.disk, Keeping.INLINE)
+    end = store.end.end_pos
+    store.close()  # the mark names the last entry
+    with (node.directory / "data" / f"{0:020d}").open("r+b") as file:
+        file.seek(end + 1024)
+        file.write(b"a later block")
+    assert what_is_missing(node.directory, 19) == ""
+    assert "the log ends at 19" in what_is_missing(node.directory, 20)
+
+
 def campaign(
     path: Path, faults: Sequence[str], say: Callable[[str], None], seed: int = 3, seconds: float = 12.0, **settings: str
 ) -> Part:

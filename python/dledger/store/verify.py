@@ -21,8 +21,8 @@ def verify_store(directory: str | Path, disk: Disk | None = None) -> dict[str, A
 
     Returns:
         JSON values: ``ok``, ``problems`` (each with ``index`` of the entry or -1, ``pos`` in the log or -1, ``file``,
-        ``reason``), what is kept (``begin_index``, ``end_index``, ``entries``, ``bytes``), ``unverified_entries`` that
-        carry no checksums because DLedger wrote them, and whose store it is.
+        ``reason``), what is kept (``begin_index``, ``end_index``, ``end_pos`` where the last entry ends, ``entries``,
+        ``bytes``), ``unverified_entries`` that carry no checksums because DLedger wrote them, and whose store it is.
 
     Raises:
         PathError: there is no store, or a node runs on it.
@@ -43,6 +43,7 @@ def verify_store(directory: str | Path, disk: Disk | None = None) -> dict[str, A
         "begin_index": begin,
         "end_index": walker.end.position.index,
         "end_term": walker.end.position.term,
+        "end_pos": walker.end.end_pos,
         "entries": log.entries,
         "bytes": log.bytes,
         "unverified_entries": log.unverified,

@@ -57,13 +57,15 @@ async def _reported(node: Node) -> int:
 
 
 def what_is_missing(directory: Path, index: int) -> str:
-    """What a stopped store lacks of the entries up to this one, in words; "" when it has them."""
+    """What a stopped store lacks of the entries up to this one, in words; "" when it has them. A torn write behind the
+    last entry is of another one, which nobody has called durable."""
     if index < 0:
         return ""
     found = verify_store(directory)
     damaged = [
         problem for problem in found["problems"]
-        if 0 <= problem["index"] <= index and Path(problem["file"]).parent.name == "data"
+        if 0 <= problem["index"] <= index and problem["pos"] < found["end_pos"]
+        and Path(problem["file"]).parent.name == "data"
     ]  # fmt: skip
     if damaged:
         return f"entry {damaged[0]['index']}: {damaged[0]['reason']}"
