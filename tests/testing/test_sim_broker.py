@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,17 +13,18 @@ import pytest
 
 from dledger.broker.consume_queues import ConsumeQueues
 from dledger.broker.index_service import IndexService
-from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, LogEnd, place, stamp
+from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, HardState, LogEnd, place, stamp
 from dledger.rocketmq.message import Message, Transaction, decode_message, encode_message, message_size
+from dledger.store.memory import MemoryStore
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.queued import Queued
-from dledger.testing.sim.broker_files import BrokerFiles, HostFiles, SimOs
+from dledger.testing.sim.broker_files import BrokerFiles, HostFiles, SimOs, SmallDispatched, _see
 from dledger.testing.sim.disk import SimDisk
 from dledger.testing.sim.outcome import Counts
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.run import run_seed
 from dledger.testing.sim.scene import Scene
-from dledger.types import Term
+from dledger.types import Index, Term
 
 SEGMENT = 1 << 16
 QUEUE = ("orders", 0)
@@ -50,6 +52,45 @@ class Log:
 @pytest.fixture
 def log() -> Log:
     return Log()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Callable[[int], HostFiles]]:
+    """``hosts(seed)``: the files of a host, whose power can be cut."""
+    made: list[HostFiles] = []
+
+    def make(seed: int) -> HostFiles:
+        quiet: Any = SimpleNamespace(tear=64, bite=lambda what: None, check=lambda what, path: None)
+        made.append(HostFiles(tmp_path / str(seed), quiet, Rng(seed), quiet))
+        return made[-1]
+
+    _see(SimOs(made))
+    yield make
+    _see(os)
+
+
+def test_queues_and_index_that_a_mark_speaks_of_outlive_a_power_cut(
+    log: Log, hosts: Callable[[int], HostFiles]
+) -> None:
+    """Else all is made again, or, where an earlier page of the index than the last is gone, keys are missing."""
+    for number in range(30):
+        log.put(str(number), number)
+    store: Any = MemoryStore(segment_bytes=SEGMENT)
+    store.save_hard_state(HardState(Term(1)))
+    store.append(log.entries)
+    for seed in range(10):
+        host = hosts(seed)
+        files = SmallDispatched(host.root, lambda: 1000, lambda opened: None)
+        files.open(store)
+        files.put(log.entries)
+        files.save(Index(29))
+        files.let_go()
+        host.cut_power()
+        files = SmallDispatched(host.root, lambda: 1000, lambda opened: None)
+        files.open(store)
+        assert files.next_index == 30, seed
+        assert [len(files.index.lookup("orders", str(number))) for number in range(30)] == [1] * 30
+        files.let_go()
 
 
 def test_a_message_that_is_committed_twice_or_was_refused_is_seen(log: Log) -> None:

@@ -169,7 +169,7 @@ BROKER: Final = (
         "        self.index.flush()\n",
         "        self.index.write()\n",
         "a mark speaks of keys that a power cut has taken",
-        ROCKETMQ,
+        "tests/testing/test_sim_broker.py",
     ),
     Mutant(
         "dispatched-loses-its-place", "B6", "server.dispatched", "Dispatched._recover",
