@@ -88,5 +88,12 @@ def test_small_batches_are_put_together_in_order(parts: list[tuple[list[int], st
     assert all(body_size(batch, Codec.NONE) <= OVERHEAD + max(room, largest) for batch in merged)
 
 
+def test_each_body_is_filled_up_to_the_limit_and_not_over_it() -> None:
+    """Also the ones behind the first: what a body really needs beside its columns is less than is left for it."""
+    batch = records([3000])
+    merged = coalesce([batch] * 7, OVERHEAD + 2 * batch.nbytes)
+    assert [piece.num_rows for piece in merged] == [2, 2, 2, 1]
+
+
 def test_batches_far_below_the_limit_become_one() -> None:
     assert [batch.num_rows for batch in coalesce([records([1])] * 100, 1 << 20)] == [100]

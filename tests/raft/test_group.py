@@ -48,9 +48,9 @@ SAID = [
 
 
 @pytest.mark.parametrize("message", SAID, ids=lambda message: type(message).__name__)
-@pytest.mark.parametrize("tag", ["default", group_tag("default", MEMBERS, "A"), group_tag("default", MEMBERS, "")])
+@pytest.mark.parametrize("tag", ["default", *(group_tag("default", MEMBERS, drawn) for drawn in ("A", "", None))])
 def test_a_node_that_knows_of_no_founding_hears_no_leader_and_no_candidate(message, tag):
-    """A leader of another group of the same name may take its address for a member's."""
+    """A leader of another group of the same name may take its address for a member's, and a stranger its own tag."""
     node = node_of(Membership(101))
     before = node.hard_state
     node.step(replace(message, group=tag), 0)
