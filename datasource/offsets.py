@@ -7,13 +7,15 @@ The checkpoint's JSON::
 The log id tells a topic from one of the same name that was created later, the group's id, where it has one, tells the
 group from another one at its path or addresses. Two more keys close a gap in Spark's API, which asks a source for its
 first offset several times and never keeps the answer: the first offset carries ``"init": true``, and the end of the
-first batch, which Spark does keep, carries in ``"from"`` where that batch starts.
+first batch, which Spark does keep, carries in ``"from"`` where that batch starts. Topics and partitions that the query
+has read and does not read now keep their places in ``"unread"``, which looks like ``"logs"``: when the options name
+them again, the query goes on there.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dledger.errors import ConfigError
@@ -39,20 +41,28 @@ class StreamOffset:
     """In a batch's end: where it starts, for partitions whose start is not in the offset before."""
     group: str = ""
     """Id of the group that it was taken from; empty where that one, or the release that wrote it, is older than ids."""
+    unread: Positions = field(default_factory=dict)
+    """Places of topics and partitions that were read once, and are not read now."""
+    unread_ids: dict[str, str] = field(default_factory=dict)
+    """topic -> log id, of all topics in ``unread``."""
 
     def as_json(self) -> dict[str, Any]:
         """What Spark keeps. The same offset is always the same text: Spark compares texts."""
-        data: dict[str, Any] = {
-            "v": FORMAT,
-            "logs": {t: {"id": self.ids[t], "p": _texts(self.logs[t])} for t in sorted(self.logs)},
-        }
+        data: dict[str, Any] = {"v": FORMAT, "logs": _logs(self.logs, self.ids)}
         if self.init:
             data["init"] = True
         if self.begin:
             data["from"] = {t: _texts(self.begin[t]) for t in sorted(self.begin)}
         if self.group:
             data["group"] = self.group
+        if self.unread:
+            data["unread"] = _logs(self.unread, self.unread_ids)
         return data
+
+    def known(self) -> StreamOffset:
+        """The same offset with all places that it knows, read or not, as if all of them were read."""
+        logs = {t: self.unread.get(t, {}) | self.logs.get(t, {}) for t in self.unread | self.logs}
+        return replace(self, logs=logs, ids=self.unread_ids | self.ids, unread={}, unread_ids={})
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> StreamOffset:
@@ -67,6 +77,8 @@ class StreamOffset:
             logs = {t: _numbers(log["p"]) for t, log in data["logs"].items()}
             ids = {t: str(log["id"]) for t, log in data["logs"].items()}
             begin = {t: _numbers(p) for t, p in data.get("from", {}).items()}
+            unread = {t: _numbers(log["p"]) for t, log in data.get("unread", {}).items()}
+            unread_ids = {t: str(log["id"]) for t, log in data.get("unread", {}).items()}
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -74,7 +86,12 @@ class StreamOffset:
                 f"the checkpoint holds offsets that dledger did not write: {json.dumps(data)[:200]}; "
                 "give this query a checkpointLocation of its own"
             ) from error
-        return StreamOffset(logs, ids, bool(data.get("init", False)), begin, str(data.get("group", "")))
+        group, init = str(data.get("group", "")), bool(data.get("init", False))
+        return StreamOffset(logs, ids, init, begin, group, unread, unread_ids)
+
+
+def _logs(positions: Positions, ids: dict[str, str]) -> dict[str, Any]:
+    return {t: {"id": ids[t], "p": _texts(positions[t])} for t in sorted(positions)}
 
 
 def _texts(offsets: dict[int, int]) -> dict[str, int]:

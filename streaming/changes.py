@@ -1,10 +1,11 @@
 """What is not what it was when the checkpoint was written: the group, or topics that were deleted, created again, or
-taken off the options."""
+taken off the options, as partitions can be."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from dledger.client.results import Lineage
@@ -52,12 +53,29 @@ class Changes:
             TopicRecreated: one was created again, and that is not wanted.
             TopicNotFound: one is gone, and records of it may have been lost.
         """
-        for topic, log_id in given.ids.items():
+        known = given.known()
+        for topic, log_id in known.ids.items():
             if topic not in view.ids:
-                self._gone(topic, given.logs[topic])
+                if topic in given.ids:
+                    self._gone(topic, given.logs[topic])
             elif view.ids[topic] != log_id:
-                self._recreated(topic, log_id, view.ids, f"behind {_places(given.logs[topic])}")
-        return {topic for topic, log_id in given.ids.items() if view.ids.get(topic) == log_id}
+                self._recreated(topic, log_id, view.ids, f"behind {_places(known.logs[topic])}")
+            elif left := {p: at for p, at in given.logs.get(topic, {}).items() if p not in view.offsets[topic]}:
+                self._left(f"a part of topic {topic!r}", left)
+        return {topic for topic, log_id in known.ids.items() if view.ids.get(topic) == log_id}
+
+    def with_unread(self, end: StreamOffset, given: StreamOffset) -> StreamOffset:
+        """A batch's end, with the places that ``given`` knows and the batch does not read. Of a topic that was deleted
+        or created again there is no place to keep."""
+        known = given.known()
+        unread: Positions = {}
+        for topic, places in known.logs.items():
+            there = topic in end.ids
+            kept = end.ids[topic] == known.ids[topic] if there else not self._options.selection.fits(topic)
+            read = end.logs.get(topic, {})
+            if kept and (rest := {p: at for p, at in places.items() if p not in read}):
+                unread[topic] = rest
+        return replace(end, unread=unread, unread_ids={topic: known.ids[topic] for topic in unread})
 
     def readable(
         self, starts: Positions, last: StreamOffset, infos: Mapping[str, TopicInfo]
@@ -84,15 +102,19 @@ class Changes:
 
     def _gone(self, topic: str, at: Mapping[int, int], what: str = "") -> None:
         if not self._options.selection.fits(topic):
-            self._tell(
-                f"topic {topic!r} is no longer read: it was read up to {_places(at)}, and the options name it no more"
-            )
+            self._left(f"topic {topic!r}", at)
             return
         lost = what or f"behind {_places(at)}"
         text = f"topic {topic!r} was deleted: records {lost} were not read, if there were any"
         if self._options.fail_on_data_loss:
             raise TopicNotFound(f"{text}; to go on without it set option 'failOnDataLoss' to false")
         self._tell(f"{text}; going on without it because 'failOnDataLoss' is false")
+
+    def _left(self, what: str, at: Mapping[int, int]) -> None:
+        self._tell(
+            f"{what} is no longer read: it was read up to {_places(at)}, and the options name it no more. The place "
+            "stays in the checkpoint: the query goes on there once the options name it again"
+        )
 
     def _tell(self, text: str) -> None:
         if text not in self._told:

@@ -108,7 +108,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         admitted = self._admit(starts, view, limits_for(limit, self.options.limits))
         if admitted == starts and not given.init and not added:
             return start
-        return StreamOffset(admitted, view.ids, begin=starts if given.init else added, group=group).as_json()
+        end = StreamOffset(admitted, view.ids, begin=starts if given.init else added, group=group)
+        return self._changes.with_unread(end, given).as_json()
 
     def _look(self, given: StreamOffset | None = None) -> View:
         """Where the log ends; with ``given`` after a wait, unless there is more than that."""
@@ -134,19 +135,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return known
 
     def _starts(self, given: StreamOffset, view: View) -> tuple[Positions, Positions]:
-        """Where the batch starts, and the part of it that is new to the checkpoint: topics and partitions that are new
-        to it, which are read from their first record."""
+        """Where the batch starts, and the part of it that the offset before does not say: topics and partitions that
+        were not read by then. One that was read earlier goes on where it was left, a new one begins with its first
+        record."""
         same = self._changes.same(given, view)
+        known = given.known()
         starts: Positions = {}
-        new: dict[str, list[int]] = {}
+        added: Positions = {}
         for topic, ends in view.offsets.items():
-            known = given.logs[topic] if topic in same else {}
-            starts[topic] = {partition: known[partition] for partition in ends if partition in known}
-            if missing := [partition for partition in ends if partition not in known]:
-                new[topic] = missing
-        added = {topic: {p: view.begins[topic][p] for p in partitions} for topic, partitions in new.items()}
-        for topic, partitions in added.items():
-            starts[topic].update(partitions)
+            places = known.logs[topic] if topic in same else {}
+            starts[topic] = {p: places.get(p, view.begins[topic][p]) for p in ends}
+            before = given.logs.get(topic, {}) if topic in same else {}
+            if back := {p: at for p, at in starts[topic].items() if p not in before}:
+                added[topic] = back
         return starts, added
 
     def _admit(self, starts: Positions, view: View, limits: Limits) -> Positions:

@@ -33,6 +33,14 @@ def test_an_offset_comes_back_from_the_checkpoint_as_the_same_text() -> None:
     assert json.dumps(StreamOffset.from_json(json.loads(text)).as_json()) == text
 
 
+def test_an_offset_keeps_places_that_are_not_read_now() -> None:
+    offset = StreamOffset({"t": {0: 9}}, {"t": "x"}, unread={"t": {1: 4}, "u": {0: 2}}, unread_ids={"t": "x", "u": "y"})
+    data = offset.as_json()
+    assert data["unread"] == {"t": {"id": "x", "p": {"1": 4}}, "u": {"id": "y", "p": {"0": 2}}}
+    assert StreamOffset.from_json(data) == offset
+    assert offset.known() == StreamOffset({"t": {0: 9, 1: 4}, "u": {0: 2}}, {"t": "x", "u": "y"})
+
+
 @pytest.mark.parametrize("data", [{}, {"v": 2, "logs": {}}, {"v": 1, "logs": 3}, {"v": 1, "logs": {"a": {"p": {}}}}])
 def test_a_foreign_offset_in_the_checkpoint_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="checkpoint"):

@@ -164,6 +164,96 @@ def test_a_topic_that_the_options_name_no_more_is_told_of(log: Any, caplog: pyte
     assert "'t' is no longer read: it was read up to offset 3 of partition 0" in caplog.text
 
 
+def test_partitions_that_the_options_leave_out_for_a_while_go_on_where_they_were_left(
+    group: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.create_topic("t", 2)
+    query = Query(group, assign='{"t": [0, 1]}', startingOffsets="earliest")
+    for partition in (0, 1):
+        group.append("t", partition, numbers(partition))
+    query.drain()
+    for assigned, added in (("[0]", 2), ("[0]", 4), ("[0, 1]", 6)):
+        query.crash()
+        query.given["assign"] = f'{{"t": {assigned}}}'
+        for partition in (0, 1):
+            group.append("t", partition, numbers(added + partition))
+        query.drain()
+    assert sorted(query.values()) == numbers(*range(8))
+    assert caplog.text.count("a part of topic 't' is no longer read: it was read up to offset 1 of partition 1") == 1
+
+
+def test_topics_that_the_options_leave_out_for_a_while_go_on_where_they_were_left(log: Any) -> None:
+    log.create_topic("u")
+    log.append("u", 0, numbers(10))
+    query = Query(log, subscribe="t,u", startingOffsets="earliest")
+    query.drain()
+    for names, value in (("t", 3), ("t", 4), ("t,u", 5)):
+        query.crash()
+        query.given["subscribe"] = names
+        log.append("t", 0, numbers(value))
+        log.append("u", 0, numbers(10 + value))
+        query.drain()
+    assert sorted(query.values()) == sorted(numbers(*range(6), 10, 13, 14, 15))
+
+
+def test_a_crash_in_the_batch_that_reads_a_topic_again_repeats_that_very_batch(log: Any) -> None:
+    log.create_topic("u")
+    log.append("u", 0, numbers(10))
+    query = Query(log, subscribe="t,u", startingOffsets="earliest")
+    query.drain()
+    query.crash()
+    query.given["subscribe"] = "t"
+    log.append("t", 0, numbers(3))
+    query.drain()
+    query.crash()
+    query.given["subscribe"] = "t,u"
+    log.append("u", 0, numbers(11))
+    with pytest.raises(Crash):
+        query.trigger(crash_at="while reading")
+    log.append("u", 0, numbers(12))
+    assert query.drain()[-2:] == numbers(11, 12)
+    assert sorted(query.values()) == sorted(numbers(0, 1, 2, 3, 10, 11, 12))
+
+
+@pytest.mark.parametrize("recreate", ["fail", "restart"])
+def test_a_topic_that_was_made_anew_while_it_was_left_out_is_told_of(log: Any, recreate: str) -> None:
+    log.create_topic("u")
+    log.append("u", 0, numbers(10))
+    query = Query(log, subscribe="t,u", startingOffsets="earliest", onTopicRecreate=recreate)
+    query.drain()
+    query.crash()
+    query.given["subscribe"] = "t"
+    log.append("t", 0, numbers(3))
+    query.drain()
+    log.delete_topic("u")
+    log.create_topic("u")
+    log.append("u", 0, numbers(20))
+    query.crash()
+    query.given["subscribe"] = "t,u"
+    if recreate == "restart":
+        assert query.drain()[-1:] == numbers(20)
+        return
+    with pytest.raises(TopicRecreated, match="'u'"):
+        query.trigger()
+
+
+def test_what_retention_took_while_a_topic_was_left_out_is_an_error(log: Any) -> None:
+    log.create_topic("u")
+    query = Query(log, subscribe="t,u", startingOffsets="earliest")
+    query.drain()
+    query.crash()
+    query.given["subscribe"] = "t"
+    log.append("t", 0, numbers(3))
+    query.drain()
+    log.append("u", 0, numbers(10))
+    log.append("u", 0, numbers(11))
+    log.expire("u", 0, 1)
+    query.crash()
+    query.given["subscribe"] = "t,u"
+    with pytest.raises(OffsetOutOfRange, match="u/0 offset"):
+        query.trigger()
+
+
 def test_a_stream_starts_by_time_and_keeps_that_start_through_a_crash(group: Any) -> None:
     group.create_topic("t")
     times = pa.array([1000, 2000, 3000], pa.timestamp("us", tz="UTC"))

@@ -100,6 +100,27 @@ DATASOURCE: Final = (
 
 STREAMING: Final = (
     Mutant(
+        "left-places-forgotten", "P12", "streaming.changes", "Changes.with_unread",
+        "if kept and (rest :=",
+        "if not kept and (rest :=",
+        "a topic that comes back to the options is read from its first record again",
+        "tests/streaming/test_stream_topics.py",
+    ),
+    Mutant(
+        "left-place-of-a-former-topic", "P12", "streaming.changes", "Changes.same",
+        "        for topic, log_id in known.ids.items():\n",
+        "        for topic, log_id in given.ids.items():\n",
+        "a topic that was made anew while it was left out goes on at the offset of the one before",
+        "tests/streaming/test_stream_topics.py",
+    ),
+    Mutant(
+        "left-partitions-start-anew", "P12", "streaming.reader", "LogStreamReader._starts",
+        "known = given.known()",
+        "known = given",
+        "a partition that comes back to the options is read from its first record again",
+        "tests/streaming/test_stream_topics.py",
+    ),
+    Mutant(
         "checkpoint-of-another-group", "P12", "streaming.reader", "LogStreamReader.partitions",
         "        self._changes.group(last, self.log.lineage())\n",
         "        self.log.lineage()\n",
