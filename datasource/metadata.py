@@ -43,7 +43,7 @@ SCHEMAS: Final = {
     "lag bigint, lagBytes bigint, lagSeconds double, committed timestamp, holdsRetention boolean",
     "commits": "entryIndex bigint, committed timestamp, writer string, source string, query string, batch bigint, "
     "txnId string, topics array<string>, rows bigint, "
-    "ranges array<struct<topic:string,partition:int,startOffset:bigint,endOffset:bigint>>",
+    "ranges array<struct<topic:string,partition:int,startOffset:bigint,endOffset:bigint>>, repeat string",
     "nodes": "node string, address string, role string, term bigint, beginIndex bigint, endIndex bigint, "
     "durableIndex bigint, committedIndex bigint, appliedIndex bigint, bytesUsed bigint, diskLevel string, error string",
     "entries": "entryIndex bigint, term bigint, position bigint, size bigint, kind string, topic string, "
@@ -176,15 +176,16 @@ def _commits(client: Client, start: int) -> list[Row]:
 
 def parse_writer(writer_id: str, sequence: int) -> Row:
     """Which write it was that committed under this name; see `dledger.datasource.sink`."""
-    row: Row = {"source": "client", "query": None, "batch": None, "txnId": None}
+    row: Row = {"source": "client", "query": None, "batch": None, "txnId": None, "repeat": None}
     kind, _, rest = writer_id.partition("/")
     if kind == "spark" and rest:
         query, _, more = rest.partition("/")
-        txn_id = more.partition("/")[2]
-        row |= {"source": "foreachBatch" if more else "stream", "query": query, "batch": sequence}
-        row["txnId"] = txn_id or None
+        _, slash, txn_id = more.partition("/")
+        row |= {"source": "foreachBatch" if slash else "stream", "query": query, "batch": sequence}
+        row |= {"txnId": txn_id or None, "repeat": "nothing"}
     elif kind in {"job", "txn"} and rest:
-        row |= {"source": "batch", "txnId": rest if kind == "txn" else None}
+        row |= {"source": "batch", "txnId": rest.partition("/")[0] if kind == "txn" else None}
+        row["repeat"] = "nothing" if kind == "txn" else "again"
     return row
 
 

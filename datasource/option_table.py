@@ -116,6 +116,9 @@ OPTIONS: Final = (
     Option("compression", "none", WRITE, "`none`, `lz4` or `zstd`: how records are stored and sent."),
     Option("txnId", "", WRITE, "Names a write. In foreachBatch it tells apart two writes to one topic; a batch job "
            "that is run again under the same name does not write again."),
+    Option("onReplayMismatch", "fail", WRITE, "What is done when a batch of a query, or a write with a `txnId`, is run "
+           "again with other rows than those that were committed: `fail`, or `keep` to warn and write nothing, because "
+           "what was committed stands."),
     Option("txnTimeout", "1h", WRITE, "Records staged by a task are dropped when nobody has committed them for this "
            "long (`30m`, `2h`)."),
 )  # fmt: skip

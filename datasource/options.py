@@ -20,6 +20,7 @@ _ADDED_BY_SPARK: Final = {"checkpointlocation", "queryname", "provider", "owner"
 _SIZE: Final = {"k": 1 << 10, "m": MIB, "g": MIB << 10, "b": 1}
 CREATE: Final = "createTopic."
 OF_STORES: Final = ("onDamage", "storageOptions")
+OF_TRANSACTIONS: Final = ("txnId", "txnTimeout", "onReplayMismatch")
 DEFAULT_BYTES: Final = MIB << 10
 """Of a micro-batch that nothing else limits: a query that starts far behind must not read all of it at once."""
 
@@ -87,6 +88,7 @@ class Options:
     compression: str = "none"
     txn_id: str = ""
     txn_timeout_ms: int = 3_600_000
+    keeps_committed: bool = False
 
     @property
     def address(self) -> str:
@@ -111,9 +113,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
             raise ConfigError(f"option {name!r} is for the files of a store: give the option 'layout' too")
     servers, settings = _servers(values), parse_settings(loose)
     _check_group(values, servers, settings)
-    topic = values.get("topic", "").strip()
-    if topic:
-        check_name("topic", topic)
+    topic = check_name("topic", values["topic"].strip()) if values.get("topic", "").strip() else ""
     starting, ending = parse_bound(values, "starting"), parse_bound(values, "ending")
     return Options(
         path=_local_path(values.get("path", "")),
@@ -153,6 +153,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         compression=word(values, "compression", ("none", "lz4", "zstd")),
         txn_id=check_name("option 'txnId'", values["txnId"]) if values.get("txnId") else "",
         txn_timeout_ms=duration_ms("txnTimeout", values.get("txnTimeout", "1h")),
+        keeps_committed=word(values, "onReplayMismatch", ("fail", "keep")) == "keep",
     )
 
 
@@ -350,7 +351,7 @@ def _creates(values: Mapping[str, str], default: bool) -> bool:
 
 def _exactly_once(values: Mapping[str, str]) -> bool:
     once = word(values, "deliveryGuarantee", ("exactly-once", "at-least-once")) == "exactly-once"
-    if not once and (of_transactions := [name for name in ("txnId", "txnTimeout") if name in values]):
+    if not once and (of_transactions := [name for name in OF_TRANSACTIONS if name in values]):
         raise ConfigError(
             f"option {of_transactions[0]!r} is for transactions, which 'deliveryGuarantee' at-least-once does without: "
             "leave one of them away"

@@ -7,15 +7,23 @@ that changes nothing, and a task that comes to a committed transaction does not 
 =====================  ===================================  ==========
 write                  writer id                            sequence
 =====================  ===================================  ==========
-writeStream            ``spark/<query id>``                 batch id
+writeStream            ``spark/<query id>/<topic>``         batch id
 in foreachBatch        ``spark/<query id>/<topic>/<txnId>`` batch id
-batch, with a txnId    ``txn/<txnId>``                      0
+batch, with a txnId    ``txn/<txnId>/<topic>``              0
 batch                  ``job/<uuid>``                       0
 =====================  ===================================  ==========
 
 Spark tells a task the query id, which lives in the checkpoint, and the batch id; both are the same when a batch is run
-again. In foreachBatch ``<topic>`` is the option, or ``*`` when a column says it, so that writes to several topics are
-different transactions. Two writes of one batch to the same topic cannot be told apart from the same write run twice,
+again. ``<topic>`` is the option, or ``*`` when a column says it, so that writes to several topics are different
+transactions. Until 0.2 the first and the third had no topic; what was committed by such a name counts for the topics
+that it wrote to.
+
+Both are the same, too, when a checkpoint was restored from an older copy, or copied for another query, and then the
+batch of that number has other rows. So the commit also has the count and digest of all rows (`dledger.batch.digest`),
+and a repeat with others is an error (``onReplayMismatch``). A plain batch write is never run again under its name, and
+needs none.
+
+Two writes of one batch to the same topic cannot be told apart from the same write run twice,
 whatever their order or content, so the second one is refused until it has an option ``txnId`` of its own
 (``dledger.datasource.claims``).
 """
@@ -23,9 +31,9 @@ whatever their order or content, so the second one is refused until it has an op
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,8 +41,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from dledger.batch.digest import RowsSum, sum_rows
 from dledger.client import Client, Committed
 from dledger.client.staging import Stage
+from dledger.datasource import replays
 from dledger.datasource.claims import Claim, check_claim, claim
 from dledger.datasource.direct import Appends
 from dledger.datasource.log import Address, Log, find_group
@@ -51,10 +61,12 @@ from dledger.datasource.typed import (
     is_typed_write,
     open_topic,
 )
-from dledger.errors import ConfigError, DLedgerError, TopicExists, TopicNotFound
+from dledger.errors import ConfigError, DLedgerError, ReplayMismatch, TopicExists, TopicNotFound
 from dledger.messages.client import TopicInfo
 from dledger.messages.command import StageSum
 
+JOB: Final = "job/"
+"""The name of a plain batch write begins with this."""
 BY_COLUMN: Final = "*"
 """Stands for the topic of a write whose rows name theirs."""
 
@@ -88,14 +100,29 @@ class Task:
         return f"partition {self.partition} attempt {self.attempt}"
 
 
-@dataclass
-class Staged(WriterCommitMessage):
-    """What a task tells the driver: which transaction it wrote for, and its stage if it had any records."""
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Which transaction a write is, and what its commit is held to."""
 
     writer_id: str
     sequence: int
-    stage: StageSum | None
+    formerly: str = ""
+    """The writer's name in release 0.1."""
     claim: Claim | None = None
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether Spark or the user can run it again under this name."""
+        return not self.writer_id.startswith(JOB)
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task tells the driver: which transaction it wrote for, which rows, and its stage if it sent any."""
+
+    transaction: Transaction
+    stage: StageSum | None = None
+    rows: RowsSum = field(default_factory=RowsSum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +138,8 @@ class Sink:
     partitioner: str
     exactly_once: bool
     timeout_ms: int
+    keeps_committed: bool
+    """Of a repeat with other rows: what was committed stands, and is no error."""
 
     @staticmethod
     def plan(options: Options, schema: StructType) -> Sink:
@@ -136,6 +165,7 @@ class Sink:
             options.partitioner,
             options.exactly_once,
             options.txn_timeout_ms,
+            options.keeps_committed,
         )
         if isinstance(columns, TypedTopic):
             return sink
@@ -159,34 +189,41 @@ class Sink:
             )
         return partitions
 
-    def stage(
-        self, batches: Iterable[pa.RecordBatch], task: Task, writer_id: str, sequence: int, claim: Claim | None = None
-    ) -> Staged:
+    def stage(self, batches: Iterable[pa.RecordBatch], task: Task, transaction: Transaction) -> Staged:
         """Stage a task's records; with at-least-once append them.
 
         Raises:
             DLedgerError: they are not all staged; what was is dropped.
         """
         client = self.address.client()
-        nothing = Staged(writer_id, sequence, None, claim)
-        filled = (batch for batch in batches if batch.num_rows)
+        staged = Staged(transaction)
+        filled: Iterator[pa.RecordBatch] = (batch for batch in batches if batch.num_rows)
+        if self.exactly_once and transaction.may_be_repeated:
+            filled = self._summed(filled, staged)
         first = next(filled, None)
         if first is None:
-            return nothing
+            return staged
         if not self.exactly_once:
             self._append(client, itertools.chain((first,), filled), task)
-            return nothing
-        stage = client.stage(writer_id, sequence, task.label, self.timeout_ms)
+            return staged
+        stage = client.stage(transaction.writer_id, transaction.sequence, task.label, self.timeout_ms)
         if isinstance(stage, Committed):
-            for _ in filled:  # Spark goes on sending; a worker that stops listening is thrown away
+            for _ in filled:  # the commit wants their digest; and a worker that stops listening is thrown away
                 pass
-            return nothing
+            return staged
         try:
             self._send(client, itertools.chain((first,), filled), task, stage)
-            return Staged(writer_id, sequence, stage.close(), claim)
+            staged.stage = stage.close()
         except BaseException:
-            self._drop(client, writer_id, sequence, stage)
+            self._drop(client, transaction, stage)
             raise
+        return staged
+
+    def _summed(self, batches: Iterable[pa.RecordBatch], staged: Staged) -> Iterator[pa.RecordBatch]:
+        columns = None if isinstance(self.columns, TypedTopic) else [at for at in astuple(self.columns) if at >= 0]
+        for batch in batches:
+            staged.rows += sum_rows(batch, columns)
+            yield batch
 
     def _append(self, client: Client, batches: Iterable[pa.RecordBatch], task: Task) -> None:
         appends = Appends(client)
@@ -212,30 +249,47 @@ class Sink:
             to.append_batch(topics.get(topic, topic), partition, records)
 
     @staticmethod
-    def _drop(client: Client, writer_id: str, sequence: int, stage: Stage) -> None:
+    def _drop(client: Client, transaction: Transaction, stage: Stage) -> None:
         stage.cancel()
         with suppress(DLedgerError):  # it times out by itself, and the first error is the one to tell
-            client.abort_transaction(writer_id, sequence, stage_ids=(stage.stage_id,))
+            client.abort_transaction(transaction.writer_id, transaction.sequence, stage_ids=(stage.stage_id,))
 
     def commit(self, messages: Iterable[WriterCommitMessage | None]) -> Committed | None:
-        """Commit a write; None when it had no records.
+        """Commit a write; None when it had no records, or only others than those that stand.
 
         Raises:
             ConfigError: another write of this batch has the same name.
+            ReplayMismatch: it was committed already with other rows, and those are not to stand.
             DLedgerError: not committed, or (OutcomeUnknown) perhaps; the same batch run again does the rest.
         """
         staged = [m for m in messages if isinstance(m, Staged)]
         if not staged:
             return None
-        first = staged[0]
-        if first.claim is not None:
-            check_claim(first.claim)
-        stages = [m.stage for m in staged if m.stage is not None]
-        done = None
-        if stages:
-            done = self.address.client().commit_transaction(first.writer_id, first.sequence, stages)
-        if first.claim is not None:
-            claim(first.claim)
+        transaction = staged[0].transaction
+        if transaction.claim is not None:
+            check_claim(transaction.claim)
+        done = self._commit(transaction, staged)
+        if transaction.claim is not None:
+            claim(transaction.claim)
+        return done
+
+    def _commit(self, transaction: Transaction, staged: Sequence[Staged]) -> Committed | None:
+        stages = [one.stage for one in staged if one.stage is not None]
+        rows = sum((one.rows for one in staged), RowsSum())
+        if not stages and not rows.count:
+            return None
+        client, name = self.address.client(), (transaction.writer_id, transaction.sequence)
+        if not transaction.may_be_repeated:
+            return client.commit_transaction(*name, stages)
+        try:
+            done = client.commit_transaction(*name, stages, rows, transaction.formerly)
+        except ReplayMismatch as error:
+            if not self.keeps_committed:
+                raise ReplayMismatch(replays.explain(transaction.writer_id, error)) from error
+            replays.tell_kept(error)
+            self.abort(staged)
+            return None
+        replays.tell_repeated(transaction.writer_id, transaction.sequence, done)
         return done
 
     def abort(self, messages: Iterable[WriterCommitMessage | None]) -> None:
@@ -244,7 +298,8 @@ class Sink:
         if not staged:
             return  # no stage ids would mean all stages, also those of a run that goes on
         ids = tuple(m.stage.stage_id for m in staged if m.stage is not None)
-        self.address.client().abort_transaction(staged[0].writer_id, staged[0].sequence, stage_ids=ids)
+        transaction = staged[0].transaction
+        self.address.client().abort_transaction(transaction.writer_id, transaction.sequence, stage_ids=ids)
 
 
 def _columns(options: Options, schema: StructType, client: Client) -> WriteColumns | TypedTopic:
@@ -315,4 +370,4 @@ def refuse_overwrite(overwrite: bool, what: str) -> None:
         )
 
 
-__all__ = ["BY_COLUMN", "Sink", "Staged", "Task", "refuse_overwrite"]
+__all__ = ["BY_COLUMN", "JOB", "Sink", "Staged", "Task", "Transaction", "refuse_overwrite"]

@@ -10,9 +10,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from dledger.datasource.claims import Claim
+from dledger.datasource.nameless import warn_of_repeats
 from dledger.datasource.option_table import WRITE
 from dledger.datasource.options import parse_options
-from dledger.datasource.sink import BY_COLUMN, Sink, Task, refuse_overwrite
+from dledger.datasource.sink import BY_COLUMN, JOB, Sink, Staged, Task, Transaction, refuse_overwrite
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError
 
@@ -32,14 +33,17 @@ class LogWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle()
         task = Task.current()
-        if not self.sink.exactly_once:
-            return self.sink.stage(iterator, task, "", 0)
+        return self.sink.stage(iterator, task, self._transaction(task))
+
+    def _transaction(self, task: Task) -> Transaction:
         topic = self.sink.topic or BY_COLUMN
         if task.query_id is not None:
             name = f"spark/{task.query_id}/{topic}/{self.txn_id}"
-            return self.sink.stage(iterator, task, name, task.batch_id, self._claim(task, name, topic))
-        name = f"txn/{self.txn_id}" if self.txn_id else f"job/{self.job}"
-        return self.sink.stage(iterator, task, name, 0)
+            claim = self._claim(task, name, topic) if self.sink.exactly_once else None
+            return Transaction(name, task.batch_id, claim=claim)
+        if self.txn_id:
+            return Transaction(f"txn/{self.txn_id}/{topic}", 0, formerly=f"txn/{self.txn_id}")
+        return Transaction(f"{JOB}{self.job}", 0)
 
     def _claim(self, task: Task, name: str, topic: str) -> Claim | None:
         try:
@@ -56,6 +60,9 @@ class LogWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self.sink.commit(messages)
+        staged = [one for one in messages if isinstance(one, Staged) and one.stage is not None]
+        if staged and not staged[0].transaction.may_be_repeated:
+            warn_of_repeats(self.sink.topic or BY_COLUMN)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self.sink.abort(messages)

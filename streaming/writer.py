@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from dledger.datasource.option_table import WRITE
 from dledger.datasource.options import parse_options
-from dledger.datasource.sink import Sink, Task, refuse_overwrite
+from dledger.datasource.sink import BY_COLUMN, Sink, Task, Transaction, refuse_overwrite
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError
 
@@ -31,7 +31,9 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         task = Task.current()
         if task.query_id is None and self.sink.exactly_once:
             raise ConfigError("a task of this stream has no query id, without which it cannot be written exactly once")
-        return self.sink.stage(iterator, task, f"spark/{task.query_id}", task.batch_id)
+        formerly = f"spark/{task.query_id}"
+        name = f"{formerly}/{self.sink.topic or BY_COLUMN}"
+        return self.sink.stage(iterator, task, Transaction(name, task.batch_id, formerly))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.sink.commit(messages)

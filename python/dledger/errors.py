@@ -25,6 +25,7 @@ asking again can help. Every message names the thing and the way out::
     |-- ProducerFenced          a newer session took over                     definite
     |-- OutOfOrderSequence      a batch before this one is missing            definite, retriable in order
     |-- TransactionError        a stage is gone or incomplete                 definite
+    |-- ReplayMismatch          a write is run again with other rows          definite
     |-- CorruptEntry            stored bytes do not match their checksum      definite
     |-- StorageError            the disk failed: the node stops               INDEFINITE
     |   `-- CorruptStore        files contradict themselves: never guess      INDEFINITE
@@ -155,6 +156,10 @@ class OutOfOrderSequence(DLedgerError):
 
 class TransactionError(DLedgerError):
     """A stage timed out, is incomplete, or was committed in another way."""
+
+
+class ReplayMismatch(DLedgerError):
+    """A write that was committed already is run again with other rows, or by somebody who has gone back."""
 
 
 class CorruptEntry(DLedgerError):

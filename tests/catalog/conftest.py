@@ -10,7 +10,15 @@ from dledger.batch.header import BodyHeader, Codec, Flag, Kind
 from dledger.catalog.catalog import Catalog
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.catalog.table import MemoryTables
-from dledger.messages.command import Command, CommitTransaction, CreateTopic, InitProducer, OpenStage, StageSum
+from dledger.messages.command import (
+    Command,
+    CommitTransaction,
+    CommitWrite,
+    CreateTopic,
+    InitProducer,
+    OpenStage,
+    StageSum,
+)
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -76,6 +84,12 @@ class Log:
         """Commit stages of (id, batches, records)."""
         sums = tuple(StageSum(stage_id=i, batches=b, records=r) for i, b, r in stages)
         return self.run(CommitTransaction(writer_id=writer, sequence=sequence, stages=sums))
+
+    def commit_write(self, *stages: tuple[int, int, int], rows: int, digest: int = 1, **more: Any) -> CommandResult:
+        """As `commit`, with count and digest of the rows."""
+        sums = tuple(StageSum(stage_id=i, batches=b, records=r) for i, b, r in stages)
+        given: dict[str, Any] = {"writer_id": "w", "sequence": 0, **more}
+        return self.run(CommitWrite(stages=sums, records=rows, digest=f"{digest:016x}", **given))
 
     def spans(self, topic_id: int = 1, partition: int = 0) -> list[tuple[int, int, int]]:
         """(base offset, count, entry) of all that can be read."""

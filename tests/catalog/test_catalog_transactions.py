@@ -208,7 +208,7 @@ def test_writers_beyond_the_limit_forget_the_oldest_commit_first() -> None:
         transactions.commit(index, CommitTransaction(writer_id=f"w{index}", sequence=0))
     transactions.commit(10, CommitTransaction(writer_id="w0", sequence=1))
     transactions.commit(11, CommitTransaction(writer_id="one more", sequence=0))
-    assert sorted(transactions.writers) == ["one more", "w0", *[f"w{index}" for index in range(2, 10)]]
+    assert sorted(transactions.writers.by_name) == ["one more", "w0", *[f"w{index}" for index in range(2, 10)]]
 
 
 def test_open_stages_are_described_for_people(log: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from dledger.batch.columns import Columns
+from dledger.batch.digest import RowsSum
 from dledger.batch.records import decode_batch, encode_batch
 from dledger.catalog.schemas import Schemas
 from dledger.client import Committed, Span
@@ -20,6 +21,7 @@ from dledger.client.schemas import Evolved
 from dledger.errors import (
     OffsetOutOfRange,
     ProtocolError,
+    ReplayMismatch,
     SchemaMismatch,
     TopicExists,
     TopicNotFound,
@@ -131,6 +133,7 @@ class FakeGroup:
         self.by_name: dict[str, FakeTopic] = {}
         self.stages: dict[int, FakeStage] = {}
         self.committed: dict[str, tuple[int, Committed]] = {}
+        self.sums: dict[str, RowsSum] = {}
         self.append_fault: list[Exception] = []
         self.waits: list[int] = []
         self.known: list[Any] = []
@@ -334,9 +337,26 @@ class FakeGroup:
         stage = self.stages[self.made] = FakeStage(self, self.made, (writer_id, sequence), label)
         return stage
 
-    def commit_transaction(self, writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Committed:
-        if writer_id in self.committed and sequence <= self.committed[writer_id][0]:
-            return Committed(True, {}, 0)
+    def commit_transaction(
+        self,
+        writer_id: str,
+        sequence: int,
+        stages: Sequence[StageSum],
+        rows: RowsSum | None = None,
+        formerly: str = "",
+    ) -> Committed:
+        for name in filter(None, (writer_id, formerly)):
+            if name not in self.committed or sequence > self.committed[name][0]:
+                continue
+            known = self.sums.get(name)
+            last, done = self.committed[name]
+            if rows is not None and (sequence < last or known not in (None, rows)):
+                raise ReplayMismatch(f"commit ({writer_id!r}, {sequence}): it was committed already with other rows")
+            return Committed(True, {}, done.records, checked=known is not None)
+        if rows is not None and rows.count != sum(s.records for s in stages):
+            raise TransactionError(f"the write has {rows.count} rows, and its stages others")
+        if rows is not None:
+            self.sums[writer_id] = rows
         chosen = [self.stages.get(s.stage_id) for s in stages]
         for one, wanted in zip(chosen, stages, strict=True):
             if one is None or one.key != (writer_id, sequence) or one.close() != wanted:

@@ -169,7 +169,26 @@ def test_a_schema_of_the_users_own_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("writer", ["somebody", "spark/", "job", f"other/{uuid.uuid4()}", ""])
 def test_a_writer_of_another_program_is_a_client(writer: str) -> None:
-    assert parse_writer(writer, 7) == {"source": "client", "query": None, "batch": None, "txnId": None}
+    assert parse_writer(writer, 7) == dict.fromkeys(("query", "batch", "txnId", "repeat")) | {"source": "client"}
+
+
+@pytest.mark.parametrize(
+    ("writer", "source", "txn_id", "repeat"),
+    [
+        ("spark/q/orders", "stream", None, "nothing"),
+        ("spark/q", "stream", None, "nothing"),
+        ("spark/q/orders/", "foreachBatch", None, "nothing"),
+        ("spark/q/orders/late", "foreachBatch", "late", "nothing"),
+        ("txn/load/orders", "batch", "load", "nothing"),
+        ("txn/load", "batch", "load", "nothing"),
+        ("job/4", "batch", None, "again"),
+    ],
+)
+def test_a_writers_name_says_which_write_it_was(writer: str, source: str, txn_id: str | None, repeat: str) -> None:
+    """Names of this release, and of the ones before it."""
+    row = parse_writer(writer, 7)
+    assert (row["source"], row["txnId"], row["repeat"]) == (source, txn_id, repeat)
+    assert (row["query"], row["batch"]) == (("q", 7) if writer.startswith("spark/") else (None, None))
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -78,6 +78,7 @@ SAMPLES = {
     "deliveryGuarantee": {"deliveryGuarantee": "at-least-once"},
     "compression": {"compression": "zstd"},
     "txnTimeout": {"txnTimeout": "5m"},
+    "onReplayMismatch": {"onReplayMismatch": "keep"},
     "topicType": {"topicType": "typed"},
     "schemaEvolution": {"schemaEvolution": "add"},
     "schemaVersion": {"schemaVersion": "2"},

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from dledger.datasource import nameless
 from dledger.datasource.sink import Task
 from dledger.datasource.writer import LogWriter
-from dledger.errors import ConfigError, TopicNotFound, TransactionError, Unavailable
+from dledger.errors import ConfigError, ReplayMismatch, TopicNotFound, TransactionError, Unavailable
 from dledger.streaming.writer import LogStreamWriter
 
 FRAME = StructType([StructField("value", StringType())])
@@ -89,6 +90,22 @@ def test_a_batch_job_with_a_txn_id_writes_once_however_often_it_runs(spark: Spar
     assert spark.group.values("t") == [b"a"]
 
 
+def test_a_nameless_write_while_a_query_runs_is_warned_of(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark does not say whether foreachBatch has made it."""
+    spark.save([["a"]])
+    assert caplog.text == ""
+    monkeypatch.setattr(nameless, "runs_streams", lambda: True)
+    spark.save([["b"]])
+    assert "a write to topic 't' has no query and no 'txnId'" in caplog.text
+    caplog.clear()
+    spark.save([["c"]], txnId="c")
+    spark.save([["d"]], IN_QUERY)
+    spark.save([[]])
+    assert caplog.text == ""
+
+
 def test_a_failed_attempt_leaves_nothing_and_the_next_one_writes_once(spark: Spark) -> None:
     writer = hop(spark.writer())
     spark.group.create_topic("t")
@@ -115,6 +132,81 @@ def test_a_micro_batch_that_is_run_again_is_written_once(spark: Spark, kind: str
     write([["b", "a"]], replace(IN_QUERY, run_id=RUN_2))
     write([["c"]], replace(IN_QUERY, run_id=RUN_2, batch_id=6))
     assert spark.group.values("t") == [b"a", b"b", b"c"]
+
+
+def test_a_copied_checkpoint_that_goes_on_to_another_topic_writes_all_there(spark: Spark) -> None:
+    spark.stream([["a"]], IN_QUERY)
+    spark.stream([["b"]], replace(IN_QUERY, run_id=RUN_2), topic="fork")
+    assert spark.group.values("fork") == [b"b"]
+
+
+@pytest.mark.parametrize("kind", ["stream", "save"])
+@pytest.mark.parametrize("batch_id", [4, 5])
+def test_a_restored_checkpoint_whose_batch_has_other_rows_is_an_error_with_the_ways_on(
+    spark: Spark, kind: str, batch_id: int
+) -> None:
+    write: Callable[..., None] = getattr(spark, kind)
+    write([["a"]], IN_QUERY)
+    with pytest.raises(ReplayMismatch, match=r"restored from an older copy.*newest checkpoint.*onReplayMismatch"):
+        write([["b"]], replace(IN_QUERY, run_id=RUN_2, batch_id=batch_id))
+    assert spark.group.values("t") == [b"a"]
+    assert spark.group.stages == {}
+
+
+@pytest.mark.parametrize("batch_id", [4, 5])
+def test_committed_rows_stand_with_a_warning_where_that_is_wanted(
+    spark: Spark, batch_id: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    spark.stream([["a"]], IN_QUERY)
+    again = replace(IN_QUERY, run_id=RUN_2, batch_id=batch_id)
+    spark.stream([["b"]], again, onReplayMismatch="keep")
+    spark.stream([["c"]], replace(again, batch_id=6), onReplayMismatch="keep")
+    assert spark.group.values("t") == [b"a", b"c"]
+    assert "already with other rows; what was committed stands, and these rows are not written" in caplog.text
+
+
+def test_a_txn_id_names_one_write_to_each_topic(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
+    spark.save([["a"]], txnId="2026-11-23")
+    spark.save([["a"]], txnId="2026-11-23", topic="other")
+    assert spark.group.values("other") == [b"a"]
+    assert caplog.text == ""
+    spark.save([["a"]], txnId="2026-11-23")
+    assert "option 'txnId' '2026-11-23': this write was committed already" in caplog.text
+    assert "1 rows, and nothing is written now" in caplog.text
+    with pytest.raises(ReplayMismatch, match=r"'txnId' '2026-11-23' names one write to a topic.*a name of its own"):
+        spark.save([["b"]], txnId="2026-11-23")
+    assert spark.group.values("t") == [b"a"]
+
+
+@pytest.mark.parametrize("kind", ["stream", "save"])
+def test_a_batch_that_an_earlier_release_committed_is_taken_for_the_same_once(
+    spark: Spark, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That release named a stream, and a batch write with a txnId, without the topic, and kept no digest."""
+    task, name, more = {
+        "stream": (IN_QUERY, "spark/query-1", {}),
+        "save": (OUTSIDE, "txn/load", {"txnId": "load"}),
+    }[kind]
+    write: Callable[..., None] = getattr(spark, kind)
+    spark.group.create_topic("t")
+    stage = spark.group.stage(name, task.batch_id)
+    spark.group.commit_transaction(name, task.batch_id, [stage.close()])
+    write([["a"]], task, **more)
+    assert spark.group.values("t") == []
+    assert "by an earlier release, which has left no digest of its rows" in caplog.text
+    write([["b"]], replace(IN_QUERY, batch_id=6)) if kind == "stream" else None
+    assert spark.group.values("t") == ([b"b"] if kind == "stream" else [])
+
+
+def test_a_column_that_a_write_ignores_is_no_part_of_its_rows(spark: Spark) -> None:
+    """A frame that was read has offsets; they are the log's own, and may differ when it is read again."""
+    schema = StructType([*FRAME.fields, StructField("offset", IntegerType())])
+    for offset in (1, 2):
+        writer = LogStreamWriter(spark.options(), schema, False)
+        spark.task = IN_QUERY
+        rows = pa.record_batch({"value": ["a"], "offset": pa.array([offset], pa.int32())})
+        writer.commit([hop(hop(writer).write(iter([rows])))], 5)
+    assert spark.group.values("t") == [b"a"]
 
 
 def test_a_commit_that_is_asked_twice_is_done_once(spark: Spark) -> None:

@@ -196,7 +196,7 @@ def test_a_transaction_over_a_change_keeps_each_row_under_its_version(topic: Top
     first = writer.write(iter([pa.record_batch({"id": pa.array([1], pa.int32())})]))
     topic.write("id bigint, a string", [{"id": 9, "a": "x"}], schemaEvolution="add")
     second = writer.write(iter([pa.record_batch({"id": pa.array([2], pa.int32())})]))
-    assert first.writer_id == second.writer_id
+    assert first.transaction == second.transaction
     writer.commit([first, second])
     assert topic.read() == [{"id": 9, "a": "x"}, {"id": 1, "a": None}, {"id": 2, "a": None}]
 

@@ -77,6 +77,67 @@ def test_a_batch_that_fails_after_its_writes_is_written_once_to_each_topic(
     assert table.values(f"{topic}-b") == numbers(100)
 
 
+def copied(table: Any, topic: str, copy: str, checkpoint: str, **options: str) -> Any:
+    """Copy what is new, as a user would start the same query again."""
+    source = table.stream(topic, startingOffsets="earliest")
+    writer = source.select("key", "value").writeStream.format("dledger").option("path", table.path)
+    return run(writer.option("topic", copy).options(**options), checkpoint)
+
+
+def test_a_checkpoint_that_was_restored_from_an_older_copy_is_an_error_and_loses_nothing_in_silence(
+    table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    client.create_topic(topic)
+    copy = f"{topic}-copy"
+    append(client, topic, 0, 10)
+    copied(table, topic, copy, checkpoint)
+    shutil.copytree(checkpoint, f"{checkpoint}-old")
+    append(client, topic, 10, 20)
+    copied(table, topic, copy, checkpoint)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(f"{checkpoint}-old", checkpoint)
+    append(client, topic, 20, 30)
+    with pytest.raises(StreamingQueryException, match=r"with 10 rows, and now it has 20 rows.*onReplayMismatch"):
+        copied(table, topic, copy, checkpoint)
+    assert table.values(copy) == numbers(20)
+    copied(table, topic, copy, checkpoint, onReplayMismatch="keep")
+    append(client, topic, 30, 40)
+    copied(table, topic, copy, checkpoint)
+    assert table.values(copy) == [*numbers(20), *(str(i) for i in range(30, 40))]
+
+
+def test_a_checkpoint_that_was_restored_before_there_was_more_to_read_goes_on(
+    table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    """The batch of that number has the same rows: it is the replay that it looks like."""
+    client.create_topic(topic)
+    copy = f"{topic}-copy"
+    append(client, topic, 0, 10)
+    copied(table, topic, copy, checkpoint)
+    shutil.copytree(checkpoint, f"{checkpoint}-old")
+    append(client, topic, 10, 20)
+    copied(table, topic, copy, checkpoint)
+    copied(table, topic, copy, f"{checkpoint}-old")
+    assert table.values(copy) == numbers(20)
+
+
+def test_a_copied_checkpoint_that_goes_on_to_another_topic_writes_all_rows_there(
+    table: Any, topic: str, client: Client, checkpoint: str
+) -> None:
+    client.create_topic(topic)
+    append(client, topic, 0, 10)
+    copied(table, topic, f"{topic}-copy", checkpoint)
+    shutil.copytree(checkpoint, f"{checkpoint}-fork")
+    append(client, topic, 10, 20)
+    copied(table, topic, f"{topic}-copy", checkpoint)
+    query = copied(table, topic, f"{topic}-fork", f"{checkpoint}-fork")
+    assert table.values(f"{topic}-copy") == numbers(20)
+    assert table.values(f"{topic}-fork") == [str(i) for i in range(10, 20)]
+    commits = table.spark.read.format("dledger").option("metadata", "commits").load(table.path)
+    made = commits.where(f"array_contains(topics, '{topic}-fork')").select("source", "query", "batch").collect()
+    assert [tuple(row) for row in made] == [("stream", str(query.id), 1)]
+
+
 def test_two_writes_under_one_name_stop_the_query_and_swallow_nothing(
     table: Any, topic: str, client: Client, checkpoint: str
 ) -> None:

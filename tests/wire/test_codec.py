@@ -343,5 +343,5 @@ def test_numbers_of_messages_and_commands_do_not_move() -> None:
     assert [cls.__name__ for _, cls in sorted(COMMANDS.items())] == [
         "CreateTopic", "DeleteTopic", "InitProducer", "OpenStage", "CommitTransaction", "AbortTransaction", "Expire",
         "CommitOffsets", "Admit", "AddPartitions", "CommitProgress", "HoldRetention",
-        "EvolveSchema", "DeleteGroup", "AdoptCommitLog", "EnforceSecret",
+        "EvolveSchema", "DeleteGroup", "AdoptCommitLog", "EnforceSecret", "CommitWrite",
     ]  # fmt: skip

@@ -32,6 +32,7 @@ from dledger.messages.command import (
     CommitOffsets,
     CommitProgress,
     CommitTransaction,
+    CommitWrite,
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
@@ -204,6 +205,8 @@ class Catalog:
                 return self.transactions.open(index, command, self.clock_ms)
             case CommitTransaction():
                 return self.transactions.commit(index, command)
+            case CommitWrite():
+                return self.transactions.commit_write(index, command, self.clock_ms)
             case AbortTransaction():
                 return self.transactions.abort(command)
             case CommitOffsets() | CommitProgress():

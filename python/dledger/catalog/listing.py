@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from dledger.catalog.catalog import Catalog
 from dledger.catalog.partition import NO_TIME, Partition
-from dledger.catalog.transactions import Offsets
+from dledger.catalog.writers import Offsets
 
 COMMIT_ENTRIES: Final = 20_000
 """Entries that one page of commits looks at: some milliseconds of the node's time."""

@@ -21,6 +21,7 @@ from dledger.messages.command import (
     CommitOffsets,
     CommitProgress,
     CommitTransaction,
+    CommitWrite,
     CreateTopic,
     DeleteTopic,
     HoldRetention,
@@ -40,7 +41,7 @@ def malformed(command: Command) -> CommandResult | None:
             text = malformed_topic(command)
         case OpenStage():
             text = malformed_stage(command)
-        case CommitTransaction():
+        case CommitTransaction() | CommitWrite():
             text = malformed_commit(command)
         case InitProducer():
             text = _wrong_name("producer", command.producer_name)

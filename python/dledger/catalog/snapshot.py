@@ -23,7 +23,8 @@ from dledger.catalog.partition import NO_TIME, Partition, table_name
 from dledger.catalog.producers import WINDOW, Producers, Session, Window
 from dledger.catalog.queues import Queues
 from dledger.catalog.table import TableFactory
-from dledger.catalog.transactions import STAGED_ROW, Stage, Transactions, Writer
+from dledger.catalog.transactions import STAGED_ROW, Stage, Transactions
+from dledger.catalog.writers import Trace, Writer, Writers
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore
 from dledger.messages.client import TopicInfo
@@ -63,8 +64,9 @@ def encode(catalog: Catalog) -> bytes:
         "stages": _encode_stages(catalog.transactions, packed),
         "writers": [
             [name, w.sequence, w.committed_at, w.records, [[t, list(s.items())] for t, s in w.offsets.items()]]
-            for name, w in sorted(catalog.transactions.writers.items(), key=lambda item: item[1].committed_at)
+            for name, w in catalog.transactions.writers.in_order()
         ],
+        **_encode_digests(catalog.transactions.writers),
     }
     if catalog.members:
         meta["members"] = [catalog.members_index, sorted(catalog.members.items())]
@@ -134,6 +136,22 @@ def _encode_stages(transactions: Transactions, packed: list[bytes]) -> list[Any]
     return [[s.stage_id, s.writer_id, s.sequence, s.label, s.deadline_ms, s.batches, s.records] for s in stages]
 
 
+def _encode_digests(writers: Writers) -> dict[str, Any]:
+    """Beside the writers, so that a log without any has what it had before there were digests."""
+    digests = [[name, w.committed_ms, w.digest] for name, w in writers.in_order() if w.digest]
+    traces = [[name, *trace] for name, trace in writers.traces.items()]
+    return ({"digests": digests} if digests else {}) | ({"traces": traces} if traces else {})
+
+
+def _decode_writers(meta: dict[str, Any], writers: Writers) -> None:
+    for name, sequence, committed_at, records, topics in meta["writers"]:
+        spans = {topic: {number: list(span) for number, span in parts} for topic, parts in topics}
+        writers.by_name[name] = Writer(sequence, committed_at, spans, records)
+    for name, committed_ms, digest in meta.get("digests", ()):
+        writers.by_name[name].committed_ms, writers.by_name[name].digest = committed_ms, digest
+    writers.traces = {name: Trace(*trace) for name, *trace in meta.get("traces", ())}
+
+
 def _little_endian(numbers: array[int]) -> array[int]:
     if sys.byteorder == "big":
         numbers = array("q", numbers)
@@ -186,9 +204,7 @@ def decode(data: bytes, catalog: Catalog, tables: TableFactory) -> None:
         stage.batches, stage.records = batches, records
         stage.rows += packed.take(batches * STAGED_ROW.size)
         catalog.transactions.stages[stage_id] = stage
-    for name, sequence, committed_at, records, topics in meta["writers"]:
-        spans = {topic: {number: list(span) for number, span in parts} for topic, parts in topics}
-        catalog.transactions.writers[name] = Writer(sequence, committed_at, spans, records)
+    _decode_writers(meta, catalog.transactions.writers)
 
 
 def _decode_topics(meta: dict[str, Any], packed: _Packed, catalog: Catalog, tables: TableFactory) -> None:

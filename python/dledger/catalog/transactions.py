@@ -2,11 +2,14 @@
 
 A transaction is (writer id, sequence). Each of its stages is filled by one task attempt; the commit names the stages
 that count, in order, and what each must hold. What a failed attempt staged is dropped. A writer's sequences only grow:
-committing the last one again is answered with its result, committing an older one is a success without effect.
+committing the last one again is answered with its result, committing an older one is a success without effect. A commit
+that says how many rows it has, and their digest (`CommitWrite`), is held to that: the last one again must have the same
+rows, and an older one is refused.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -14,19 +17,17 @@ from typing import Any, Final
 from dledger.batch.header import BodyHeader
 from dledger.catalog.partition import Partition
 from dledger.catalog.results import STAGED, CommandResult, DataResult
+from dledger.catalog.writers import MAX_WRITERS, Offsets, Writer, Writers
 from dledger.messages.codes import Code
-from dledger.messages.command import AbortTransaction, CommitTransaction, OpenStage
+from dledger.messages.command import AbortTransaction, CommitTransaction, CommitWrite, OpenStage
+from dledger.times import utc
 
 STAGED_ROW: Final = struct.Struct("<QqqqIII")
 """partition key, index, pos, last time, count, size, crc."""
-MAX_WRITERS: Final = 100_000
-"""Writers whose last commit is remembered. They do not expire: a query may come back after weeks and repeat it."""
 MAX_STAGE_MS: Final = 7 * 24 * 3600 * 1000
 """Longest time-out of a stage, because an open stage keeps old log files from being deleted."""
 MAX_NAME: Final = 1024
-
-Offsets = dict[str, dict[int, list[int]]]
-"""topic -> partition -> [start, end)"""
+DIGEST: Final = re.compile("[0-9a-f]{16}")
 
 
 class Stage:
@@ -50,25 +51,6 @@ class Stage:
         return None if not self.rows else int(STAGED_ROW.unpack_from(self.rows)[1])
 
 
-class Writer:
-    """What a writer committed last."""
-
-    __slots__ = ("committed_at", "offsets", "records", "sequence")
-
-    def __init__(self, sequence: int, committed_at: int, offsets: Offsets, records: int) -> None:
-        self.sequence = sequence
-        self.committed_at = committed_at
-        self.offsets = offsets
-        self.records = records
-
-    def result(self, sequence: int) -> tuple[Offsets, int]:
-        """Offsets and records of that commit; empty when a later one has taken its place."""
-        if sequence < self.sequence:
-            return {}, 0
-        offsets = {topic: {at: list(span) for at, span in spans.items()} for topic, spans in self.offsets.items()}
-        return offsets, self.records
-
-
 class Transactions:
     """Open stages and the writers' last commits."""
 
@@ -78,16 +60,15 @@ class Transactions:
         """``grown``: takes the keys of partitions that a commit gives rows to."""
         self._partition = partition
         self._grown = grown
-        self.max_writers = max_writers
         self.stages: dict[int, Stage] = {}
-        self.writers: dict[str, Writer] = {}
+        self.writers = Writers(max_writers)
 
     def open(self, index: int, command: OpenStage, now_ms: int) -> CommandResult:
         """A new stage, or the result when its transaction is committed already."""
         malformed = malformed_stage(command)
         if malformed:
             return CommandResult(Code.MALFORMED, malformed)
-        writer = self.writers.get(command.writer_id)
+        writer = self.writers.find(command.writer_id)
         if writer is not None and command.sequence <= writer.sequence:
             offsets, records = writer.result(command.sequence)
             return CommandResult(Code.SUCCESS, "", {"committed": True, "offsets": offsets, "records": records})
@@ -125,28 +106,71 @@ class Transactions:
         malformed = malformed_commit(command)
         if malformed:
             return CommandResult(Code.MALFORMED, malformed)
-        writer = self.writers.get(command.writer_id)
+        writer = self.writers.find(command.writer_id)
         if writer is not None and command.sequence <= writer.sequence:
             offsets, records = writer.result(command.sequence)
             return CommandResult(Code.SUCCESS, "", {"repeated": True, "offsets": offsets, "records": records})
+        return self._commit(index, command, 0, "")
+
+    def commit_write(self, index: int, command: CommitWrite, now_ms: int) -> CommandResult:
+        """As `commit`, of a write whose rows are known by count and digest. A repeat with other rows is refused, and so
+        is one of an older sequence: whoever repeats it has gone back, and its rows may be others.
+
+        The first repeat of a commit without a digest is accepted, and leaves its own.
+        """
+        malformed = malformed_commit(command)
+        if malformed:
+            return CommandResult(Code.MALFORMED, malformed)
+        writer = self.writers.find(command.writer_id) or self._former(command)
+        if writer is None or command.sequence > writer.sequence:
+            staged = sum(part.records for part in command.stages)
+            if staged != command.records:
+                text = f"the write has {command.records} rows, and its stages {staged}: stage again"
+                return CommandResult(Code.STAGE_INCOMPLETE, text)
+            return self._commit(index, command, now_ms, command.digest)
+        unlike = _unlike(writer, command)
+        if unlike:
+            return CommandResult(Code.REPLAY_MISMATCH, unlike)
+        checked = bool(writer.digest)
+        if not checked or command.writer_id not in self.writers.by_name:
+            kept = Writer(
+                writer.sequence, index, writer.offsets, writer.records,
+                committed_ms=writer.committed_ms, digest=command.digest,
+            )  # fmt: skip
+            self.writers.put(command.writer_id, kept)
+        self._drop(s for s in self._stages_of(command.writer_id) if s.sequence <= command.sequence)
+        offsets, records = writer.result(command.sequence)
+        more = {"committed_ms": writer.committed_ms, "checked": checked}
+        return CommandResult(Code.SUCCESS, "", {"repeated": True, "offsets": offsets, "records": records, **more})
+
+    def _former(self, command: CommitWrite) -> Writer | None:
+        """The writer by the name that an earlier release gave it, if that one wrote to a topic of these stages: that
+        name was the same for all topics. Where only its hash is left, it may have."""
+        former = self.writers.find(command.formerly) if command.formerly else None
+        if former is None or former.committed_at < 0:
+            return former
+        stages = [self.stages[part.stage_id] for part in command.stages if part.stage_id in self.stages]
+        keys = {key for stage in stages for key, *_ in STAGED_ROW.iter_unpack(stage.rows)}
+        topics = {part.topic for key in keys if (part := self._partition(key)) is not None}
+        return former if topics & former.offsets.keys() else None
+
+    def _commit(
+        self, index: int, command: CommitTransaction | CommitWrite, now_ms: int, digest: str
+    ) -> CommandResult:
         refused = self._refusal(command)
         if refused is not None:
             return refused
-        offsets, records = {}, 0
+        offsets: Offsets = {}
+        records = 0
         for part in command.stages:
             records += self._place(index, self.stages[part.stage_id], offsets)
-        # a fresh place in the dict: writers stand in the order of their last commits
-        self.writers.pop(command.writer_id, None)
-        writer = self.writers[command.writer_id] = Writer(command.sequence, index, offsets, records)
+        writer = Writer(command.sequence, index, offsets, records, committed_ms=now_ms, digest=digest)
+        self.writers.put(command.writer_id, writer)
         self._drop(s for s in self._stages_of(command.writer_id) if s.sequence <= command.sequence)
-        if len(self.writers) > self.max_writers:
-            oldest = sorted(self.writers.items(), key=lambda item: item[1].committed_at)
-            for name, _ in oldest[: len(self.writers) - self.max_writers + self.max_writers // 100]:
-                del self.writers[name]
         offsets, records = writer.result(command.sequence)
         return CommandResult(Code.SUCCESS, "", {"repeated": False, "offsets": offsets, "records": records})
 
-    def _refusal(self, command: CommitTransaction) -> CommandResult | None:
+    def _refusal(self, command: CommitTransaction | CommitWrite) -> CommandResult | None:
         """Why this commit cannot be, or None."""
         seen: set[int] = set()
         for part in command.stages:
@@ -238,12 +262,26 @@ def malformed_stage(command: OpenStage) -> str:
     return ""
 
 
-def malformed_commit(command: CommitTransaction) -> str:
+def malformed_commit(command: CommitTransaction | CommitWrite) -> str:
     """What is wrong with a commit whatever its stages hold, or nothing."""
     if not 0 < len(command.writer_id) <= MAX_NAME or command.sequence < 0:
         return f"a writer id has 1 to {MAX_NAME} characters, a sequence is 0 or more"
+    if isinstance(command, CommitTransaction):
+        return ""
+    if len(command.formerly) > MAX_NAME or command.records < 0 or not DIGEST.fullmatch(command.digest):
+        return "a write's count of rows is 0 or more, and its digest 16 hexadecimal digits"
     return ""
 
 
-__all__ = ["MAX_STAGE_MS", "MAX_WRITERS", "STAGED_ROW", "Offsets", "Stage", "Transactions", "Writer",
-           "malformed_commit", "malformed_stage"]  # fmt: skip
+def _unlike(writer: Writer, command: CommitWrite) -> str:
+    """How a repeat differs from what was committed, or nothing."""
+    when = f" on {utc(writer.committed_ms)}" if writer.committed_ms else ""
+    if command.sequence < writer.sequence:
+        return f"its writer has committed {writer.sequence} already{when}, which is newer"
+    if not writer.digest or (writer.records, writer.digest) == (command.records, command.digest):
+        return ""
+    rows = f"{command.records} other" if writer.records == command.records else f"{command.records}"
+    return f"it was committed already{when} with {writer.records} rows, and now it has {rows} rows"
+
+
+__all__ = ["MAX_STAGE_MS", "STAGED_ROW", "Stage", "Transactions", "malformed_commit", "malformed_stage"]

@@ -10,6 +10,7 @@ from dledger.messages.command import (
     CommitOffsets,
     CommitProgress,
     CommitTransaction,
+    CommitWrite,
     CreateTopic,
     EvolveSchema,
     HoldRetention,
@@ -29,6 +30,8 @@ GROUP: Final = 600
 OFFSET: Final = 120
 STAGE: Final = 600
 WRITER: Final = 700
+TRACE: Final = 400
+"""Of a writer that gave way."""
 SPAN: Final = 300
 """Of a partition in what a writer committed last."""
 RETIRED: Final = 200
@@ -46,7 +49,9 @@ def weigh(catalog: Catalog) -> int:
         total += GROUP + OFFSET * sum(map(len, group.offsets.values()))
     for stage in catalog.transactions.stages.values():
         total += STAGE + len(stage.label) + len(stage.writer_id) + len(stage.rows)
-    for writer in catalog.transactions.writers.values():
+    writers = catalog.transactions.writers
+    total += TRACE * len(writers.traces)
+    for writer in writers.by_name.values():
         total += WRITER + SPAN * sum(map(len, writer.offsets.values()))
     return total
 
@@ -73,8 +78,9 @@ def growth(catalog: Catalog, command: Command) -> int:
             return (GROUP if group is None else 0) + OFFSET * max(0, asked - known_offsets)
         case OpenStage():
             return STAGE + len(command.label) + len(command.writer_id)
-        case CommitTransaction():
-            return 0 if command.writer_id in catalog.transactions.writers else WRITER + SPAN * len(command.stages)
+        case CommitTransaction() | CommitWrite():
+            known_writer = command.writer_id in catalog.transactions.writers.by_name
+            return 0 if known_writer else WRITER + SPAN * len(command.stages)
         case EvolveSchema():
             return len(command.schema)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -39,6 +39,9 @@ from dledger.messages.client import FetchedBatch, FetchResponse, OffsetKind, Off
 from dledger.messages.command import StageSum
 from dledger.net.blocking import Lost
 from dledger.types import NodeId
+
+if TYPE_CHECKING:
+    from dledger.batch.digest import RowsSum
 
 
 class _Holder:
@@ -178,9 +181,16 @@ class AsyncClient(AsyncMessages):
             return opened
         return AsyncStage(self, self.core, self._channel, opened, f"stage {opened} of ({writer_id!r}, {sequence})")
 
-    async def commit_transaction(self, writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Committed:
+    async def commit_transaction(
+        self,
+        writer_id: str,
+        sequence: int,
+        stages: Sequence[StageSum],
+        rows: RowsSum | None = None,
+        formerly: str = "",
+    ) -> Committed:
         """See `Client.commit_transaction`."""
-        return await self._run(operations.commit_transaction(writer_id, sequence, stages))
+        return await self._run(operations.commit_transaction(writer_id, sequence, stages, rows, formerly))
 
     async def abort_transaction(self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()) -> None:
         """See `Client.abort_transaction`."""

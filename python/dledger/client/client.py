@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -39,6 +39,9 @@ from dledger.client.staging import Stage, Transaction
 from dledger.errors import DLedgerError
 from dledger.messages.client import FetchedBatch, OffsetKind, TopicInfo
 from dledger.messages.command import StageSum
+
+if TYPE_CHECKING:
+    from dledger.batch.digest import RowsSum
 
 
 class Client(Questions, Messages):
@@ -195,14 +198,26 @@ class Client(Questions, Messages):
         what = f"stage {opened} of ({writer_id!r}, {sequence})"
         return Stage(self, self.core, self._channel(), opened, what)
 
-    def commit_transaction(self, writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Committed:
+    def commit_transaction(
+        self,
+        writer_id: str,
+        sequence: int,
+        stages: Sequence[StageSum],
+        rows: RowsSum | None = None,
+        formerly: str = "",
+    ) -> Committed:
         """Give the records of all these stages their offsets at once, stage by stage. Safe to repeat.
+
+        Args:
+            rows: count and digest of all rows of the write. With them a repeat is refused unless it has the same rows.
+            formerly: the name that an earlier release gave this writer, with ``rows``; a commit under it counts, too.
 
         Raises:
             TransactionError: a stage timed out or does not hold what it should; nothing was committed.
+            ReplayMismatch: it was committed with other rows, or is older than the writer's last one.
             OutcomeUnknown: ask again with the same arguments.
         """
-        return self._run(operations.commit_transaction(writer_id, sequence, stages))
+        return self._run(operations.commit_transaction(writer_id, sequence, stages, rows, formerly))
 
     def abort_transaction(self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()) -> None:
         """Drop these stages, or without ids all of the transaction's. A commit that happened stands."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dledger.client.core import SERVER_MS, Core, Operation, Request
 from dledger.client.ends import behind
@@ -33,6 +33,7 @@ from dledger.messages.command import (
     Command,
     CommitProgress,
     CommitTransaction,
+    CommitWrite,
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
@@ -43,6 +44,9 @@ from dledger.messages.command import (
     StageSum,
 )
 from dledger.types import NodeId
+
+if TYPE_CHECKING:
+    from dledger.batch.digest import RowsSum
 
 METADATA_TRIES = 20
 SPANS = 2000
@@ -336,8 +340,20 @@ def open_stage(writer_id: str, sequence: int, label: str, timeout_ms: int) -> Op
     return stage_id
 
 
-def commit_transaction(writer_id: str, sequence: int, stages: Sequence[StageSum]) -> Operation[Committed]:
-    command = CommitTransaction(writer_id=writer_id, sequence=sequence, stages=tuple(stages))
+def commit_transaction(
+    writer_id: str, sequence: int, stages: Sequence[StageSum], rows: RowsSum | None = None, formerly: str = ""
+) -> Operation[Committed]:
+    """See `dledger.client.Client.commit_transaction`."""
+    command: Command = CommitTransaction(writer_id=writer_id, sequence=sequence, stages=tuple(stages))
+    if rows is not None:
+        command = CommitWrite(
+            writer_id=writer_id,
+            sequence=sequence,
+            stages=tuple(stages),
+            records=rows.count,
+            digest=f"{rows.digest:016x}",
+            formerly=formerly,
+        )
     return committed((yield from execute(command, f"commit ({writer_id!r}, {sequence})")))
 
 
@@ -349,4 +365,10 @@ def abort_transaction(writer_id: str, sequence: int, stage_ids: Sequence[int]) -
 def committed(result: Mapping[str, Any]) -> Committed:
     """A commit's result dict as a value."""
     spans = {name: {p: (s[0], s[1]) for p, s in found.items()} for name, found in result.get("offsets", {}).items()}
-    return Committed(bool(result.get("repeated")), spans, result.get("records", 0))
+    return Committed(
+        bool(result.get("repeated")),
+        spans,
+        result.get("records", 0),
+        result.get("committed_ms", 0),
+        result.get("checked", True),
+    )

@@ -41,12 +41,15 @@ class Committed:
     """A transaction's end. ``repeated``: it was committed already, and nothing was changed now.
 
     ``offsets``: topic -> partition -> (start, end) of what it wrote; empty for a repeat of a commit that a later one of
-    the same writer has overtaken.
+    the same writer has overtaken. ``committed_ms``: of the repeat of a write with a digest, when it was committed; 0
+    where that is not known. ``checked``: False when that commit has left no digest to hold the repeat against.
     """
 
     repeated: bool
     offsets: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     records: int = 0
+    committed_ms: int = 0
+    checked: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ _ERRORS: Final[dict[Code, type[DLedgerError]]] = {
     Code.UNKNOWN_STAGE: errors.TransactionError,
     Code.STAGE_INCOMPLETE: errors.TransactionError,
     Code.TRANSACTION_CONFLICT: errors.TransactionError,
+    Code.REPLAY_MISMATCH: errors.ReplayMismatch,
     Code.CORRUPT_ENTRY: errors.CorruptEntry,
     Code.RECORD_TOO_LARGE: errors.RecordTooLarge,
     Code.LIMIT_REACHED: errors.LimitReached,

@@ -71,6 +71,23 @@ class CommitTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitWrite:
+    """As `CommitTransaction`, of a write that may be run again: a repeat must have the same rows, and an older sequence
+    than the writer's last one is refused."""
+
+    writer_id: str
+    sequence: int
+    stages: tuple[StageSum, ...] = ()
+    records: int = 0
+    """Rows of the whole write, also of tasks that have staged none because it is committed already."""
+    digest: str = ""
+    """Of these rows (`dledger.batch.digest`), in 16 hexadecimal digits."""
+    formerly: str = ""
+    """The writer's name in an earlier release."""
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AbortTransaction:
     """Drop the stages of (writer_id, sequence); never undoes a commit. Without ``stage_ids``: all of them."""
 
@@ -184,4 +201,5 @@ Command = (
     | EvolveSchema
     | AdoptCommitLog
     | EnforceSecret
+    | CommitWrite
 )

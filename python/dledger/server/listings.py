@@ -10,7 +10,7 @@ from typing import Any, Final
 from dledger.batch.header import BODY_HEADER_SIZE, decode_header
 from dledger.catalog.catalog import Catalog
 from dledger.catalog.listing import first_offsets, list_commits, list_partitions, list_progress
-from dledger.catalog.transactions import Offsets
+from dledger.catalog.writers import Offsets
 from dledger.errors import CorruptEntry, OffsetOutOfRange, ProtocolError, TopicNotFound
 from dledger.messages.client import Listing, ListRequest, ListResponse
 from dledger.messages.codes import Code

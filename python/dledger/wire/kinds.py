@@ -79,6 +79,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     14: command.DeleteGroup,
     15: command.AdoptCommitLog,
     16: command.EnforceSecret,
+    17: command.CommitWrite,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}
