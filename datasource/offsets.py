@@ -74,11 +74,9 @@ class StreamOffset:
         try:
             if data["v"] != FORMAT:
                 raise ConfigError(f"the checkpoint's offsets have format {data['v']}; this release reads {FORMAT}")
-            logs = {t: _numbers(log["p"]) for t, log in data["logs"].items()}
-            ids = {t: str(log["id"]) for t, log in data["logs"].items()}
+            logs, ids = _places(data["logs"])
             begin = {t: _numbers(p) for t, p in data.get("from", {}).items()}
-            unread = {t: _numbers(log["p"]) for t, log in data.get("unread", {}).items()}
-            unread_ids = {t: str(log["id"]) for t, log in data.get("unread", {}).items()}
+            unread, unread_ids = _places(data.get("unread", {}))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -92,6 +90,10 @@ class StreamOffset:
 
 def _logs(positions: Positions, ids: dict[str, str]) -> dict[str, Any]:
     return {t: {"id": ids[t], "p": _texts(positions[t])} for t in sorted(positions)}
+
+
+def _places(logs: dict[str, Any]) -> tuple[Positions, dict[str, str]]:
+    return {t: _numbers(log["p"]) for t, log in logs.items()}, {t: str(log["id"]) for t, log in logs.items()}
 
 
 def _texts(offsets: dict[int, int]) -> dict[str, int]:

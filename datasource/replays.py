@@ -23,9 +23,10 @@ def explain(writer_id: str, error: ReplayMismatch) -> str:
         )
     return (
         f"{error}. A batch that is run again must have the rows that it had. Its checkpoint was restored from an older "
-        "copy, or copied for a query that runs beside this one, or the query gives other rows each time. Nothing was "
-        "written. To go on, put the newest checkpoint back; or give the query a new checkpointLocation, and say in its "
-        f"source's starting offsets what it has not written yet; or {KEEP}"
+        "copy, or copied for a query that runs beside this one, or the query was changed, or gives other rows each "
+        "time. Nothing was written. To go on, put the newest checkpoint back; or give the query a new "
+        "checkpointLocation, and say in its source's starting offsets what it has not written yet; or "
+        f"{KEEP}"
     )
 
 

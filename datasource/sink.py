@@ -42,6 +42,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from dledger.batch.digest import RowsSum, sum_rows
+from dledger.catalog.writers import JOB
 from dledger.client import Client, Committed
 from dledger.client.staging import Stage
 from dledger.datasource import replays
@@ -65,8 +66,6 @@ from dledger.errors import ConfigError, DLedgerError, ReplayMismatch, TopicExist
 from dledger.messages.client import TopicInfo
 from dledger.messages.command import StageSum
 
-JOB: Final = "job/"
-"""The name of a plain batch write begins with this."""
 BY_COLUMN: Final = "*"
 """Stands for the topic of a write whose rows name theirs."""
 
@@ -370,4 +369,4 @@ def refuse_overwrite(overwrite: bool, what: str) -> None:
         )
 
 
-__all__ = ["BY_COLUMN", "JOB", "Sink", "Staged", "Task", "Transaction", "refuse_overwrite"]
+__all__ = ["BY_COLUMN", "Sink", "Staged", "Task", "Transaction", "refuse_overwrite"]

@@ -9,11 +9,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from dledger.catalog.writers import JOB
 from dledger.datasource.claims import Claim
 from dledger.datasource.nameless import warn_of_repeats
 from dledger.datasource.option_table import WRITE
 from dledger.datasource.options import parse_options
-from dledger.datasource.sink import BY_COLUMN, JOB, Sink, Staged, Task, Transaction, refuse_overwrite
+from dledger.datasource.sink import BY_COLUMN, Sink, Staged, Task, Transaction, refuse_overwrite
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError
 

@@ -196,10 +196,11 @@ def test_topics_that_the_options_leave_out_for_a_while_go_on_where_they_were_lef
     assert sorted(query.values()) == sorted(numbers(*range(6), 10, 13, 14, 15))
 
 
-def test_a_crash_in_the_batch_that_reads_a_topic_again_repeats_that_very_batch(log: Any) -> None:
+def without_u(log: Any, **options: str) -> Query:
+    """A query that has read t and u, and then goes on without u."""
     log.create_topic("u")
     log.append("u", 0, numbers(10))
-    query = Query(log, subscribe="t,u", startingOffsets="earliest")
+    query = Query(log, subscribe="t,u", startingOffsets="earliest", **options)
     query.drain()
     query.crash()
     query.given["subscribe"] = "t"
@@ -207,6 +208,11 @@ def test_a_crash_in_the_batch_that_reads_a_topic_again_repeats_that_very_batch(l
     query.drain()
     query.crash()
     query.given["subscribe"] = "t,u"
+    return query
+
+
+def test_a_crash_in_the_batch_that_reads_a_topic_again_repeats_that_very_batch(log: Any) -> None:
+    query = without_u(log)
     log.append("u", 0, numbers(11))
     with pytest.raises(Crash):
         query.trigger(crash_at="while reading")
@@ -217,19 +223,10 @@ def test_a_crash_in_the_batch_that_reads_a_topic_again_repeats_that_very_batch(l
 
 @pytest.mark.parametrize("recreate", ["fail", "restart"])
 def test_a_topic_that_was_made_anew_while_it_was_left_out_is_told_of(log: Any, recreate: str) -> None:
-    log.create_topic("u")
-    log.append("u", 0, numbers(10))
-    query = Query(log, subscribe="t,u", startingOffsets="earliest", onTopicRecreate=recreate)
-    query.drain()
-    query.crash()
-    query.given["subscribe"] = "t"
-    log.append("t", 0, numbers(3))
-    query.drain()
+    query = without_u(log, onTopicRecreate=recreate)
     log.delete_topic("u")
     log.create_topic("u")
     log.append("u", 0, numbers(20))
-    query.crash()
-    query.given["subscribe"] = "t,u"
     if recreate == "restart":
         assert query.drain()[-1:] == numbers(20)
         return
@@ -238,19 +235,11 @@ def test_a_topic_that_was_made_anew_while_it_was_left_out_is_told_of(log: Any, r
 
 
 def test_what_retention_took_while_a_topic_was_left_out_is_an_error(log: Any) -> None:
-    log.create_topic("u")
-    query = Query(log, subscribe="t,u", startingOffsets="earliest")
-    query.drain()
-    query.crash()
-    query.given["subscribe"] = "t"
-    log.append("t", 0, numbers(3))
-    query.drain()
-    log.append("u", 0, numbers(10))
+    query = without_u(log)
     log.append("u", 0, numbers(11))
-    log.expire("u", 0, 1)
-    query.crash()
-    query.given["subscribe"] = "t,u"
-    with pytest.raises(OffsetOutOfRange, match="u/0 offset"):
+    log.append("u", 0, numbers(12))
+    log.expire("u", 0, 2)
+    with pytest.raises(OffsetOutOfRange, match="u/0 offsets 1 to 1"):
         query.trigger()
 
 

@@ -64,7 +64,7 @@ def encode(catalog: Catalog) -> bytes:
         "stages": _encode_stages(catalog.transactions, packed),
         "writers": [
             [name, w.sequence, w.committed_at, w.records, [[t, list(s.items())] for t, s in w.offsets.items()]]
-            for name, w in catalog.transactions.writers.in_order()
+            for name, w in catalog.transactions.writers.by_name.items()
         ],
         **_encode_digests(catalog.transactions.writers),
     }
@@ -138,7 +138,7 @@ def _encode_stages(transactions: Transactions, packed: list[bytes]) -> list[Any]
 
 def _encode_digests(writers: Writers) -> dict[str, Any]:
     """Beside the writers, so that a log without any has what it had before there were digests."""
-    digests = [[name, w.committed_ms, w.digest] for name, w in writers.in_order() if w.digest]
+    digests = [[name, w.committed_ms, w.digest] for name, w in writers.by_name.items() if w.digest]
     traces = [[name, *trace] for name, trace in writers.traces.items()]
     return ({"digests": digests} if digests else {}) | ({"traces": traces} if traces else {})
 

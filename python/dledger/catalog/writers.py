@@ -67,11 +67,12 @@ class Trace(NamedTuple):
 
 
 class Writers:
-    """The writers, in the order of their last commits."""
+    """All writers that are remembered."""
 
     def __init__(self, most: int = MAX_WRITERS) -> None:
         self.most = most
         self.by_name: dict[str, Writer] = {}
+        """By name, in the order of their last commits."""
         self.traces: dict[str, Trace] = {}
         """By `trace_name`, in the order in which they gave way."""
 
@@ -91,13 +92,9 @@ class Writers:
         if len(self.by_name) > self.most:
             self._forget(len(self.by_name) - self.most + self.most // 100)
 
-    def in_order(self) -> list[tuple[str, Writer]]:
-        """By the entries that committed last."""
-        return sorted(self.by_name.items(), key=lambda item: item[1].committed_at)
-
     def _forget(self, count: int) -> None:
         """A hundredth more than must be, so that it is rarely done: it looks at all of them."""
-        oldest = sorted(self.by_name, key=lambda name: (not name.startswith(JOB), self.by_name[name].committed_at))
+        oldest = sorted(self.by_name, key=lambda name: not name.startswith(JOB))  # it keeps their order otherwise
         for name in oldest[:count]:
             writer = self.by_name.pop(name)
             if not name.startswith(JOB):
@@ -111,4 +108,4 @@ def trace_name(name: str) -> str:
     return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
 
-__all__ = ["MAX_WRITERS", "Offsets", "Trace", "Writer", "Writers", "trace_name"]
+__all__ = ["JOB", "MAX_WRITERS", "Offsets", "Trace", "Writer", "Writers", "trace_name"]
