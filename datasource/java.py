@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import JavaMissing
+from dledger.interrupts import is_interrupt
 
 OLDEST: Final = 17
 """Spark 4 needs at least this Java."""
@@ -42,7 +43,9 @@ def java_version(executable: Path) -> int | None:
     """Major version of a ``java`` (8, 17, 25 ...), or None when it cannot be run or does not say."""
     try:
         done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired) as error:
+        if is_interrupt(error):
+            raise
         return None
     found = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
     if done.returncode or not found:

@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from dledger.interrupts import suppressed
+
 LOGGER: Final = logging.getLogger("dledger.spark")
 PROC: Final = Path("/proc")
 STREAM_THREAD: Final = "stream execution thread"[:15]
@@ -22,14 +24,12 @@ STREAM_THREAD: Final = "stream execution thread"[:15]
 def runs_streams(proc: Path = PROC) -> bool:
     """Whether the JVM above this process runs a streaming query; False where that cannot be seen."""
     pid = str(os.getpid())
-    try:
+    with suppressed():
         while pid not in {"0", "1"}:
             name, parent = _name_and_parent(proc / pid)
             if name == "java":
                 return any(_thread_name(task) == STREAM_THREAD for task in (proc / pid / "task").iterdir())
             pid = parent
-    except OSError:
-        return False
     return False
 
 

@@ -6,6 +6,7 @@ asking again can help. Every message names the thing and the way out::
     DLedgerError
     |-- ConfigError             you asked for something that cannot be        definite
     |   |-- UnknownOption       ... with the nearest known name
+    |   |-- ForkedClient        a producer or the like in a forked child
     |   `-- SchemaMismatch      columns that do not fit a topic's; shows both
     |-- PathError               a path is a file, not writable, or full       definite
     |-- WrongGroup              that store or address belongs to another      definite
@@ -55,6 +56,10 @@ class ConfigError(DLedgerError, ValueError):
 
 class UnknownOption(ConfigError):
     """No such option; the message has the nearest known one."""
+
+
+class ForkedClient(ConfigError):
+    """A producer, transaction or stage is used in a forked child of the process that made it."""
 
 
 class SchemaMismatch(ConfigError):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from threading import Lock
 from typing import Final
 
+from dledger.forks import fork_lock
 from dledger.messages.client import OffsetsResponse, TopicInfo
 
 LOGS: Final = 4
@@ -20,13 +20,14 @@ LOGS: Final = 4
 Known = dict[str, dict[str, dict[int, int]]]
 """Topic -> log id -> partition -> end offset."""
 
+_lock = fork_lock()  # one for all: a client goes on in a forked child
+
 
 class Ends:
     """The highest end that was seen, by topic, log id and partition: a topic that is created again begins anew."""
 
     def __init__(self) -> None:
         self._known: Known = {}
-        self._lock = Lock()
 
     def reached(self, topic: str, log_id: str, partition: int, end: int) -> None:
         """Records below ``end`` were seen, or ``end`` itself was told."""
@@ -38,7 +39,7 @@ class Ends:
             self._lift(topic, answer.log_ids.get(topic, ""), offsets)
 
     def _lift(self, topic: str, log_id: str, found: Mapping[int, int]) -> None:
-        with self._lock:
+        with _lock:
             logs = self._known.setdefault(topic, {})
             ends = logs.setdefault(log_id, {})
             for at, end in found.items():
@@ -52,7 +53,7 @@ class Ends:
 
     def of(self, topics: Iterable[str]) -> Known:
         """What is known now. Only what was seen before a question began binds its answer."""
-        with self._lock:
+        with _lock:
             return {
                 topic: {log_id: dict(ends) for log_id, ends in self._known[topic].items()}
                 for topic in topics

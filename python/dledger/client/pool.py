@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from typing import Any
 
+from dledger import forks
 from dledger.client.client import Client
 
-_lock = threading.Lock()
+_lock = forks.fork_lock()
 _clients: dict[tuple[Any, ...], Client] = {}
-_pid = os.getpid()
+_born = forks.generation
 
 
 def shared_client(bootstrap_servers: str, **settings: Any) -> Client:
     """The process's client for these addresses and settings. Nobody closes it; it opens and drops its connections as
     needed, and a forked child gets its own."""
-    global _lock, _clients, _pid
-    if _pid != os.getpid():  # the parent's lock may have been held at the fork
-        _lock, _clients, _pid = threading.Lock(), {}, os.getpid()
+    global _clients, _born
     key = (bootstrap_servers, *sorted(settings.items()))
     with _lock:
+        if _born != forks.generation:
+            _clients, _born = {}, forks.generation
         client = _clients.get(key)
         if client is None or client.core.lost:
             client = _clients[key] = Client(bootstrap_servers, **settings)

@@ -29,6 +29,8 @@ from typing import Final
 from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.process import ProcessId, reap
 from dledger.errors import PathError, Unavailable
+from dledger.forks import let_go, open_for_lock
+from dledger.interrupts import is_interrupt, suppressed
 from dledger.net.secret import create_secret
 from dledger.net.user_directory import GROUP_SECRET
 from dledger.types import NodeId
@@ -63,6 +65,8 @@ def path_errors(path: Path, doing: str) -> Iterator[None]:
     except PathError:
         raise
     except OSError as error:
+        if is_interrupt(error):
+            raise
         way_out = {
             errno.ENOTDIR: "a part of it is a file; name a directory",
             errno.EEXIST: "it is a file; name a directory",
@@ -115,11 +119,10 @@ class Home:
 
     def place(self) -> str:
         """Which directory this is, whatever its name; empty when it is gone."""
-        try:
+        with suppressed():
             stat = self.path.stat()
-        except OSError:
-            return ""
-        return f"{stat.st_dev}:{stat.st_ino}"
+            return f"{stat.st_dev}:{stat.st_ino}"
+        return ""
 
     def read(self) -> GroupFile | None:
         """The group of this directory, None when there is none yet.
@@ -169,7 +172,9 @@ class Home:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
-                except BlockingIOError:
+                except BlockingIOError as error:
+                    if is_interrupt(error):
+                        raise
                     if time.monotonic() > deadline:
                         raise Unavailable(
                             f"{self.path}: another program has been starting or ending this group for "
@@ -181,12 +186,12 @@ class Home:
                         raise
             yield
         finally:
-            os.close(descriptor)
+            let_go(descriptor)
 
     def _open_lock(self) -> int:
         lock = self.path / LOCK_FILE
         with path_errors(self.path, "create the lock"):
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = open_for_lock(lock, os.O_RDWR | os.O_CREAT)
         status = os.fstat(descriptor)
         if status.st_mode & 0o077 and status.st_uid == os.geteuid():  # made so that others could hold it for ever
             os.fchmod(descriptor, 0o600)
@@ -197,19 +202,22 @@ class Home:
     def node(self, node_id: NodeId) -> NodeProcess:
         """What is known of a node's process now."""
         path = self.node_directory(node_id) / PID_FILE
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except OSError:
+        descriptor = -1
+        with suppressed():
+            descriptor = open_for_lock(path, os.O_RDONLY)
+        if descriptor < 0:
             return NodeProcess(False)
+        running = True
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 running = False
-            except BlockingIOError:
-                running = True
+            except BlockingIOError as error:
+                if is_interrupt(error):
+                    raise
             content = os.pread(descriptor, 65536, 0)
         finally:
-            os.close(descriptor)
+            let_go(descriptor)
         try:
             data = json.loads(content)
             process = ProcessId.from_dict(data)
@@ -236,31 +244,24 @@ class Home:
 
     def last_sign_of_life(self, node_id: NodeId) -> int:
         """When the node last touched its node.pid, in ns; opened anew each time, so that NFS asks its server."""
-        try:
-            descriptor = os.open(self.node_directory(node_id) / PID_FILE, os.O_RDONLY)
-        except OSError:
-            return 0
-        try:
-            return os.fstat(descriptor).st_mtime_ns
-        finally:
-            os.close(descriptor)
+        with suppressed(), open(self.node_directory(node_id) / PID_FILE, "rb") as file:
+            return os.fstat(file.fileno()).st_mtime_ns
+        return 0
 
     def log_tail(self, node_id: NodeId, lines: int = 5) -> str:
         """The last words in a node's log."""
-        try:
-            with open(self.node_directory(node_id) / LOG_FILE, "rb") as log:
-                log.seek(0, os.SEEK_END)
-                log.seek(max(0, log.tell() - 4096))
-                return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
-        except OSError:
-            return ""
+        with suppressed(), open(self.node_directory(node_id) / LOG_FILE, "rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - 4096))
+            return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+        return ""
 
     # -- nodes that cannot start
 
     def note_start(self, node_id: NodeId, failed: bool) -> None:
         """Remember whether the last start failed, so that not every caller tries again at once."""
         mark = self.node_directory(node_id) / FAILED_FILE
-        with suppress(OSError):
+        with suppressed():
             if failed:
                 mark.touch()
             else:
@@ -268,18 +269,17 @@ class Home:
 
     def failed_lately(self, node_id: NodeId) -> bool:
         """Whether the node could not start within the last `FAILED_S`; a mark of a wrong clock says nothing."""
-        try:
+        with suppressed():
             marked = (self.node_directory(node_id) / FAILED_FILE).stat().st_mtime
             return abs(time.time() - marked) < FAILED_S
-        except OSError:
-            return False
+        return False
 
     # -- use
 
     def touch_used(self) -> None:
         """Somebody uses the group now."""
         used = self.path / USED_FILE
-        with suppress(OSError):  # a read-only user does not count, but may read
+        with suppressed():  # a read-only user does not count, but may read
             try:
                 os.utime(used)
             except FileNotFoundError:
@@ -287,10 +287,9 @@ class Home:
 
     def unused_s(self) -> float:
         """Seconds since somebody last used any node; 0 when that is not known."""
-        try:
+        with suppressed():
             return max(0.0, time.time() - (self.path / USED_FILE).stat().st_mtime)
-        except OSError:
-            return 0.0
+        return 0.0
 
     def add_user(self, file: GroupFile, user: User) -> GroupFile:
         """`file` with this user and without the dead ones."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import PortInUse
+from dledger.interrupts import is_interrupt
 
 _FALLBACK: Final = (20_000, 32_000)
 _TRIES: Final = 2000
@@ -22,7 +23,9 @@ def port_range() -> tuple[int, int]:
     """
     try:
         low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError) as error:
+        if is_interrupt(error):
+            raise
         return _FALLBACK
     first, end = max(1024, low - 16_000), low
     return (first, end) if end - first >= 1000 else _FALLBACK
@@ -48,6 +51,8 @@ def free_ports(host: str, count: int, avoid: set[int] | None = None) -> list[int
             try:
                 probe.bind((host, port))
             except OSError as failed:
+                if is_interrupt(failed):
+                    raise
                 error = failed
                 probe.close()
                 continue

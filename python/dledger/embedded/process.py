@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import dledger
+from dledger.interrupts import suppressed
 
 _SPARK_WORKER_ENV: Final = "PYTHON_WORKER_FACTORY_"
 
@@ -36,11 +37,10 @@ class Host:
 @lru_cache(maxsize=1)
 def this_host() -> Host:
     """The host of this process."""
-    try:
+    boot = space = ""
+    with suppressed():  # no Linux: the name has to do
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = " ".join(str(Path("/proc/self/ns", kind).readlink()) for kind in ("pid", "net"))
-    except OSError:  # no Linux: the name has to do
-        boot = space = ""
     return Host(platform.node(), boot, space)
 
 
@@ -50,11 +50,10 @@ def start_time(pid: int) -> str:
         return ""
     stat = Path(f"/proc/{pid}/stat")
     if stat.parent.parent.joinpath("self").exists():
-        try:
+        with suppressed():
             after_name = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            return ""
-        return "" if after_name[0] in "ZX" else after_name[19]
+            return "" if after_name[0] in "ZX" else after_name[19]
+        return ""
     done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
@@ -96,17 +95,15 @@ class ProcessId:
 
 def parent_of(pid: int) -> int:
     """The parent's pid, 0 when unknown."""
-    try:
+    with suppressed():
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError):
-        return 0
+    return 0
 
 
 def _is_java(pid: int) -> bool:
-    try:
+    with suppressed():
         return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
-    except OSError:
-        return False
+    return False
 
 
 def application_pid() -> int:
@@ -135,10 +132,8 @@ def is_descendant(pid: int, ancestor: int) -> bool:
 
 def reap(pid: int) -> None:
     """Take a finished child off the process table; nothing when it is not this process's child."""
-    try:
+    with suppressed():
         os.waitpid(pid, os.WNOHANG)
-    except OSError:
-        return
 
 
 def spawn_python(module: str, arguments: list[str], stdout: int, log_file: Path) -> int:

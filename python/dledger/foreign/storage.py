@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dledger.errors import ConfigError, PathError
+from dledger.interrupts import is_interrupt
 
 __all__ = ["Listing", "Storage"]
 
@@ -174,7 +175,7 @@ class Storage:
         except PathError:
             raise
         except Exception as error:  # a URL's file system has errors of its own
-            if self.is_local and not isinstance(error, OSError):
+            if self.is_local and (not isinstance(error, OSError) or is_interrupt(error)):
                 raise
             why = str(error) or type(error).__name__
             what = "is gone or never was" if isinstance(error, FileNotFoundError) else f"cannot be read: {why}"

@@ -7,6 +7,7 @@ import socket
 from typing import Final
 
 from dledger.errors import ConfigError
+from dledger.interrupts import suppressed
 
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
 """A host that vanished without a word is noticed after 40 s."""
@@ -44,7 +45,7 @@ def tune(sock: socket.socket, unanswered_ms: int = 0) -> None:
     """No delay for small frames, keep-alive, and with ``unanswered_ms`` an end to waiting for a peer's TCP ack."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
-    with contextlib.suppress(OSError):  # the other side may have gone already
+    with suppressed():  # the other side may have gone already
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE:

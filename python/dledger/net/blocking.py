@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.interrupts import is_interrupt
 from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.net.address import split_address, tune
 from dledger.net.handshake import Greeting, unanswered
@@ -75,6 +76,8 @@ class BlockingConnection:
         try:
             self._socket = _open(address, timeout_s, tls)
         except OSError as error:
+            if is_interrupt(error):
+                raise
             raise not_opened(address, error, tls) from None
         try:
             self.welcome = self._greet(greeting, deadline)
@@ -138,6 +141,8 @@ class BlockingConnection:
             else:
                 self._send_pieces(frame)
         except OSError as error:
+            if is_interrupt(error):  # and the whole may have left
+                raise
             raise Lost(f"sending failed: {error.strerror or error}", sent=False) from None
 
     def _send_pieces(self, frame: Sequence[Buffer]) -> None:
@@ -200,9 +205,11 @@ class BlockingConnection:
             self._wait_at_most(deadline)
             wanted = reader.wanted
             size = self._socket.recv_into(self._buffer if wanted is None else wanted)
-        except TimeoutError:
-            raise Lost("no answer in time", sent=True) from None
         except OSError as error:
+            if is_interrupt(error):
+                raise
+            if isinstance(error, TimeoutError):
+                raise Lost("no answer in time", sent=True) from None
             raise Lost(error.strerror or str(error), sent=True, error=error) from None
         if not size:
             raise Lost("the node closed the connection", sent=True)
@@ -223,13 +230,31 @@ class BlockingConnection:
 
 def _open(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> socket.socket:
     host, port = split_address(address)
-    sock = socket.create_connection((host, port), timeout_s)
+    sock = _connected(host, port, timeout_s)
     try:
         tune(sock)
         return sock if tls is None else tls.wrap_socket(sock, server_hostname=host)
     except BaseException:
         sock.close()
         raise
+
+
+def _connected(host: str, port: int, timeout_s: float) -> socket.socket:
+    """As `socket.create_connection`, which would take a signal handler's error for that of one of the host's addresses,
+    and try the next one."""
+    failed: OSError | None = None
+    for family, kind, protocol, _, where in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(timeout_s)
+            sock.connect(where)
+            return sock
+        except BaseException as error:
+            sock.close()
+            if not isinstance(error, OSError) or is_interrupt(error):
+                raise
+            failed = failed or error
+    raise failed or OSError("the host has no address")
 
 
 def no_welcome(address: str, lost: Lost, tls: ssl.SSLContext | None) -> CertificateRefused | Unavailable:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import ConfigError
+from dledger.interrupts import is_interrupt, suppressed
 from dledger.messages.hello import HelloRequest, HelloResponse
 from dledger.wire.packing import pack
 
@@ -68,6 +69,8 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
     try:
         descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
+        if is_interrupt(error):
+            raise
         way_out = f": make one with 'dledger secret create {where}'" if error.errno == errno.ENOENT else ""
         raise ConfigError(f"secret file {where}: {error.strerror}{way_out}") from None
     try:
@@ -84,11 +87,10 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
 
 
 def _refuse_strange_link(where: Path, owner: int) -> None:
-    try:
+    status = None
+    with suppressed():  # opening it says why
         status = where.lstat()
-    except OSError:
-        return  # opening it says why
-    if stat.S_ISLNK(status.st_mode) and status.st_uid not in (owner, 0):
+    if status is not None and stat.S_ISLNK(status.st_mode) and status.st_uid not in (owner, 0):
         raise ConfigError(
             f"secret file {where} is a symbolic link of user {status.st_uid}, who may let it point elsewhere: name the "
             "file itself"

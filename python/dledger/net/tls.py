@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from dledger.config import Tls
 from dledger.errors import AccessDenied, ConfigError, Unavailable
+from dledger.interrupts import is_interrupt
 
 
 def server_context(tls: Tls | None) -> ssl.SSLContext | None:
@@ -82,6 +83,8 @@ def own_certificate(tls: Tls) -> dict[str, Any]:
                 end.do_handshake()
         return cast(dict[str, Any], client.getpeercert() or {})
     except (OSError, ValueError) as error:
+        if is_interrupt(error):
+            raise
         raise ConfigError(f"tls_certificate {tls.certificate!r}: {error}") from None
 
 
@@ -249,10 +252,14 @@ def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:
     try:
         context.load_verify_locations(tls.ca)
     except OSError as error:
+        if is_interrupt(error):
+            raise
         raise ConfigError(f"tls_ca {tls.ca!r}: {_reason(error, 'no PEM file of certificates')}") from None
     try:
         context.load_cert_chain(tls.certificate, tls.key, _no_passphrase)
     except OSError as error:
+        if is_interrupt(error):
+            raise
         files = f"tls_certificate {tls.certificate!r} with tls_key {tls.key!r}"
         raise ConfigError(f"{files}: {_reason(error, 'no PEM files of a certificate and its key')}") from None
     return context

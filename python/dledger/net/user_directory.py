@@ -19,6 +19,7 @@ from typing import Final
 
 from dledger.config import check_name
 from dledger.errors import ConfigError
+from dledger.interrupts import is_interrupt, suppressed
 from dledger.net.secret import Secret, create_secret, read_secret
 
 GROUP_SECRET: Final = "secret"
@@ -42,6 +43,8 @@ def user_directory() -> Path:
         path.mkdir(mode=0o700, exist_ok=True)
         status = path.lstat()
     except OSError as error:
+        if is_interrupt(error):
+            raise
         raise ConfigError(f"{path}, where dledger keeps what is this user's: {error.strerror}; {_OTHERWISE}") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise ConfigError(
@@ -78,6 +81,8 @@ def note_group(group: str, directory: Path) -> None:
         draft.write_bytes(os.fsencode(directory))
         draft.replace(entry)
     except OSError as error:
+        if is_interrupt(error):
+            raise
         raise ConfigError(f"{entry}: {error.strerror}; {_OTHERWISE}") from None
 
 
@@ -95,7 +100,7 @@ def group_secret(group: str) -> Secret | None:
         ConfigError: there is one, and it is no secret any more.
     """
     if (known := _read.get(group)) is not None:
-        with contextlib.suppress(OSError):
+        with suppressed():
             if _state(known[0].stat()) == known[1]:
                 return known[2]
         _read.pop(group, None)
@@ -104,12 +109,14 @@ def group_secret(group: str) -> Secret | None:
         try:
             check_name("group", group)
             directory = Path(os.fsdecode((user_directory() / "groups" / group).read_bytes()))
-        except (OSError, ConfigError):
+        except (OSError, ConfigError) as error:
+            if is_interrupt(error):
+                raise
             return None
-    path = directory / GROUP_SECRET
-    try:
+    path, status = directory / GROUP_SECRET, None
+    with suppressed():
         status = path.stat()
-    except OSError:
+    if status is None:
         return None
     secret = read_secret(path, None if os.geteuid() else status.st_uid)
     _read[group] = (path, _state(status), secret)
@@ -133,6 +140,8 @@ def user_secret() -> Path:
             with contextlib.suppress(FileExistsError):  # another node was first
                 create_secret(path)
         except OSError as error:
+            if is_interrupt(error):
+                raise
             raise ConfigError(f"{path}: {error.strerror}; {_OTHERWISE}") from None
     return path
 

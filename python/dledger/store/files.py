@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from dledger.errors import DiskFull, StorageError
+from dledger.forks import let_go, open_for_lock
 from dledger.store.direct import DirectWriter, is_refusal, pays
 from dledger.types import Buffer, frozen
 
@@ -237,16 +238,16 @@ class RealLock:
     """A flock: the kernel lets go of it when the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = open_for_lock(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._fd)
+            let_go(self._fd)
             raise
 
     def release(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            let_go(self._fd)
             self._fd = -1
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+from dledger import forks
 from dledger.embedded import group, home, process, start
 from dledger.embedded.child import Addresses, Watch
 from dledger.embedded.groupfile import GroupFile
@@ -38,7 +39,7 @@ NO_SERVER: Final[Any] = None
 """What a `Watch` asks it is asked elsewhere here."""
 SHORT_SLEEPS: Final = 2
 """So many first sleeps of a process may be shorter than what others do meanwhile."""
-POINTS: Final = ("open", "pread", "pwrite", "ftruncate", "close")
+POINTS: Final = ("open", "pread", "pwrite", "ftruncate")
 FIRST_PID: Final = 1 << 30
 """Above every real one, so that what is looked up in /proc by mistake is not there."""
 MOST_PROCESSES: Final = 1 << 16
@@ -205,7 +206,8 @@ class Machine:
         clock = SimpleNamespace(time=time.time, monotonic=lambda: self.now_s, sleep=self.sleep)
         locks = SimpleNamespace(**{**vars(fcntl), "flock": system.flock})
         others: dict[Any, dict[str, Any]] = {
-            home: {"os": system, "fcntl": locks, "time": clock, "reap": lambda pid: None},
+            home: {"os": system, "fcntl": locks, "time": clock, "reap": lambda pid: None,
+                   "open_for_lock": system.open_for_lock, "let_go": system.let_go},
             process: {"os": system, "start_time": self.start_time},
             start: {"time": clock, "free_ports": self.free_ports, "note_group": lambda *_: None,
                     "_check_free_space": lambda *_: None, "_spawn": self._spawn, "wait_for_leader": self._leader},
@@ -255,25 +257,23 @@ class SwitchingOs:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.getpid, self.kill = machine.getpid, machine.kill
+        self.flock = self._behind("flock", fcntl.flock)
+        self.open_for_lock = self._behind("open", forks.open_for_lock)
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(os, name)
-        if name not in POINTS:
-            return found
-
+    def _behind(self, point: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            if name == "close":  # whatever happens to the process: its files are closed
-                os.close(*arguments)
-                self._machine.point(name)
-                return None
-            self._machine.point(name)
-            return found(*arguments)
+            self._machine.point(point)
+            return function(*arguments)
 
         return call
 
-    def flock(self, descriptor: int, how: int) -> None:
-        self._machine.point("flock")
-        fcntl.flock(descriptor, how)
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        return self._behind(name, found) if name in POINTS else found
+
+    def let_go(self, descriptor: int) -> None:
+        forks.let_go(descriptor)  # whatever happens to the process: its files are closed
+        self._machine.point("close")
 
 
 class Holds:

@@ -1,0 +1,83 @@
+"""What a fork does to a process: in the child only the thread that forked goes on. Locks of the other threads stay
+held there for ever, their loops stand still, and their connections are the parent's. Files that are open are open in
+both, and a lock on one (flock) stays as long as either has it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from contextlib import AbstractContextManager
+from typing import Final
+
+from dledger.errors import ForkedClient
+from dledger.interrupts import suppressed
+
+generation: int = 0
+"""How many forks lie between this process and the first one that loaded this module. An object that cannot be used in a
+child keeps the number of its birth; comparing it costs no system call."""
+
+
+_locked: Final[set[int]] = set()
+"""Descriptors whose locks are for this process alone."""
+
+
+def _begin_child() -> None:
+    global generation
+    generation += 1
+    while _locked:  # the parent's locks do not outlive it here
+        with suppressed():
+            os.close(_locked.pop())
+
+
+os.register_at_fork(after_in_child=_begin_child)
+
+
+def check_born_here(born: int, what: str) -> None:
+    """Refuse the use of an object in a child of the process that made it.
+
+    Args:
+        born: `generation` when it was made.
+        what: names it in the message, as ``the producer of topic 't'``.
+
+    Raises:
+        ForkedClient: it was made before a fork.
+    """
+    if born != generation:
+        raise ForkedClient(
+            f"{what} was made before this process was forked, and belongs to the parent process; make a new Client in "
+            "the child, and from it what the child needs"
+        )
+
+
+def fork_lock() -> AbstractContextManager[bool]:
+    """A lock for a module to keep, which a child never finds held by a thread that it does not have: a fork waits until
+    it is free. To be held for moments only, and never while waiting for a thread that forks."""
+    lock: Final = threading.RLock()  # a signal handler may fork in the thread that holds it
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
+
+
+_opening: Final = fork_lock()
+
+
+def open_for_lock(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
+    """`os.open` for a file that will be locked (flock), which no child keeps open. `let_go` gives it back."""
+    with _opening:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+        _locked.add(descriptor)
+    return descriptor
+
+
+def let_go(descriptor: int) -> None:
+    """Give a lock back and close its file; nothing in a child, whose parent goes on holding it. Closing alone would
+    leave the lock with every process that got the open file meanwhile."""
+    with _opening:
+        if descriptor not in _locked:
+            return
+        _locked.discard(descriptor)
+        try:
+            with suppressed():
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,39 @@
+"""Telling an exception that came out of a signal handler from what the system said, whatever the class of either: with
+the usual alarm, a caller's time limit is a `TimeoutError`, as a socket's own is."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from types import TracebackType
+from typing import Final
+
+_OURS: Final = sys.stdlib_module_names | {__name__.partition(".")[0]}
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an error that was caught around calls of the system came out of a signal handler in between: it has gone
+    through code that is neither this package's nor Python's own, nor that of the sockets in use."""
+    sockets = socket.socket.__module__.partition(".")[0]  # others put their own in its place
+    trace = error.__traceback__
+    while trace is not None:
+        package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in _OURS and package != sockets:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+class suppressed:
+    """As ``suppress(OSError)``, for what the system said alone."""
+
+    def __enter__(self) -> None:
+        """Nothing to do before."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return isinstance(error, OSError) and not is_interrupt(error)
+
+
+__all__ = ["is_interrupt", "suppressed"]
