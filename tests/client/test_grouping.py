@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dledger.batch.records import make_records
-from dledger.client.grouping import Batch, Grouper, Pending
+from dledger.client.grouping import Batch, Group, Pending
 from dledger.client.results import Appended
 from dledger.errors import DLedgerError, OutcomeUnknown, ProducerFenced, Unavailable
 
@@ -84,9 +84,10 @@ def test_appends_that_share_a_batch_are_told_their_own_offsets() -> None:
 
 
 def test_keys_stay_with_the_values_that_they_were_given_with() -> None:
-    grouper = Grouper(1 << 20)
+    group = Group(0)
     for value, key in ((b"a", None), (b"b", b"k"), (b"c", None)):
-        grouper.add_value(Pending(Answer(), "t", 0, 1), value, key)
-    (batch,) = grouper.take(None, 1 << 20)
+        group.add_value(Pending(Answer(), "t", 0, 1), value, key)
+    (batch,), error = group.batches(1 << 20)
+    assert error is None
     assert batch.records.column("value").to_pylist() == [b"a", b"b", b"c"]
     assert batch.records.column("key").to_pylist() == [None, b"k", None]

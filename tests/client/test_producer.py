@@ -166,19 +166,21 @@ def test_producer_sends_a_lone_record_after_linger(client: Client) -> None:
 
 
 def test_producer_that_somebody_uses_when_linger_is_over_is_looked_at_again(group: Any, client: Client) -> None:
-    """Its user may be waiting for room, which the thread that looks makes; and two must not send at a time."""
+    """Two must not close a group at a time, and the thread of all answers does not wait for one who is at it."""
     with client.producer("t") as producer:
-        linger, again, times = producer._linger, threading.Event(), []
+        lingered, held, again, times = producer._lingered, threading.Event(), threading.Event(), []
 
         def counted() -> None:
+            assert held.wait(20)
             times.append(len(group.requests(AppendRequest)))
             if len(times) == 3:
                 again.set()
-            linger()
+            lingered()
 
-        producer._linger = counted  # type: ignore[method-assign]
+        producer._lingered = counted  # type: ignore[method-assign]
+        future = producer.append(b"a")
         with producer._lock:
-            future = producer.append(b"a")
+            held.set()
             assert again.wait(20)
         assert future.result().start == 0
     assert times[:3] == [0, 0, 0]
@@ -314,7 +316,7 @@ def test_stage_that_is_forgotten_frees_its_connection(group: Any, client: Client
         await asyncio.wait([task])
         return task.cancelled()
 
-    assert loop.run(ended())
+    assert loop.run(ended)
 
 
 def test_transaction_commits_at_the_end_of_its_block(group: Any, client: Client) -> None:

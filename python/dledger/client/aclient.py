@@ -152,8 +152,9 @@ class AsyncClient(AsyncMessages):
         holder = self._holders.pop() if self._holders else _Holder()
         try:
             return await self._run(append(self.core, holder, topic, partition, batch))
-        except asyncio.CancelledError:
-            holder.session = None  # its number may be taken or not
+        except BaseException as error:
+            if not isinstance(error, DLedgerError):
+                holder.session = None  # its number may be taken or not
             raise
         finally:
             self._holders.append(holder)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -11,16 +12,17 @@ import pyarrow as pa
 
 from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
-from dledger.batch.sizes import split_batch
 from dledger.client.appending import partitions_of, place
 from dledger.client.channel import Channel
 from dledger.client.core import Core
-from dledger.client.intake import Intake, make_item, max_body
+from dledger.client.grouping import Outgoing
+from dledger.client.intake import Intake, make_item
 from dledger.client.operations import init_producer
 from dledger.client.pipeline import Pipeline
 from dledger.client.results import Appended, Committed
 from dledger.client.session import Session
-from dledger.client.window import Done, Item, Window
+from dledger.client.staging import Batches, cut, unended
+from dledger.client.window import Done, Window
 from dledger.errors import ConfigError, DLedgerError, TransactionError
 from dledger.messages.client import TopicInfo
 from dledger.messages.command import StageSum
@@ -30,22 +32,27 @@ if TYPE_CHECKING:
 
 
 class AsyncFlow:
-    """Items into a pipeline, no more than fit at a time."""
+    """Batches into a pipeline, no more than fit at a time; `dledger.client.flow` for one loop."""
 
-    def __init__(self, core: Core, pipeline: Pipeline) -> None:
+    def __init__(self, core: Core, pipeline: Pipeline, ready: deque[Outgoing]) -> None:
         self.pipeline = pipeline
+        self.ready = ready
         self._config = core.config
         self._count = 0
         self._bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
 
-    def push(self, item: Item) -> None:
-        """Send, whether there is room or not."""
-        size = len(item.header) + len(item.payload)
-        self._count += 1
-        self._bytes += size
-        item.done = self._freeing(size, item.done)
-        self.pipeline.push(item)
+    def take(self) -> None:
+        """Send what is ready, whether there is room or not."""
+        while self.ready:
+            outgoing = self.ready.popleft()
+            outgoing.refuse()
+            for item in outgoing.items:
+                size = len(item.header) + len(item.payload)
+                self._count += 1
+                self._bytes += size
+                item.done = self._freeing(size, item.done)
+                self.pipeline.push(item)
 
     def _freeing(self, size: int, done: Done) -> Done:
         def answered(result: int | DLedgerError) -> None:
@@ -93,7 +100,7 @@ class AsyncProducer:
         window = Window(f"append to {info.name!r}")
         window.opened(session)
         pipeline = Pipeline(core, channel, window, lambda: channel.run(init_producer(core, name)))
-        self._flow = AsyncFlow(core, pipeline)
+        self._flow = AsyncFlow(core, pipeline, self._intake.ready)
 
     async def append(
         self,
@@ -109,44 +116,64 @@ class AsyncProducer:
         Raises:
             RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the future.
         """
+        plain = headers is None and timestamps is None
+        if not (plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes))):
+            records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+            return await self._append(self._intake.place(partition, keys), records, now=False)
+        at = self._intake.place(partition, keys)
+        self._intake.check_value(values, keys)
+        answer = _Answer()
         await self._ready()
-        future = _Answer()
-        self._send(self._intake.add(future, values, keys, partition, headers, timestamps))
-        if self._timer is None and not self._intake.empty:
-            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._lingered)
-        return future
+        self._intake.add_value(answer, at, values, keys)
+        self._taken()
+        return answer
 
     async def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> asyncio.Future[Appended]:
         """Append a batch of record columns now, behind what was appended before it; see `append`."""
-        await self._ready()
-        future = _Answer()
-        self._send(self._intake.add_batch(future, partition, batch))
-        return future
+        return await self._append(self._intake.place(partition, None), batch, now=True)
+
+    async def _append(self, at: int, batch: pa.RecordBatch, now: bool) -> asyncio.Future[Appended]:
+        answer = _Answer()
+        pieces = self._intake.pieces(batch)
+        pending = self._intake.pending(answer, at, batch.num_rows)
+        for piece in pieces:
+            await self._ready()
+            self._intake.add_piece(pending, piece, now or len(pieces) > 1)
+            self._taken()
+        return answer
 
     async def _ready(self) -> None:
+        self._check()
+        await self._flow.room()
+        self._check()  # it may have been closed meanwhile
+
+    def _check(self) -> None:
         if self._closed:
             raise ConfigError("the producer is closed; open another one")
-        await self._flow.room()
 
-    def _send(self, items: Iterator[Item]) -> None:
-        for item in items:
-            self._flow.push(item)
+    def _taken(self) -> None:
+        self._flow.take()
+        if self._timer is None and not self._intake.empty:
+            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._lingered)
 
     def _lingered(self) -> None:
         self._timer = None
-        self._send(self._intake.take())
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._intake.hand_over()
+        self._flow.take()
 
     async def flush(self) -> None:
         """Send what waits, and return when everything is answered. Failures are in the futures."""
-        self._send(self._intake.take())
+        self._hand_over()
         await self._flow.empty()
 
     async def close(self) -> None:
-        """Flush, then end. Appending afterwards is an error."""
-        if not self._closed:
-            self._closed = True
-            await self.flush()
-            await self._flow.close()
+        """Flush, then end. Appending afterwards is an error. Each call returns only when everything is answered."""
+        self._closed = True
+        await self.flush()
+        await self._flow.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -180,27 +207,41 @@ class AsyncStage:
         self._batches = 0
         self._records = 0
         self._failures: list[DLedgerError] = []
+        self._under_way: set[object] = set()
         self._sum: StageSum | None = None
 
         async def no_session() -> Session:
             raise TransactionError(f"{what}: the stage is gone")
 
-        self._flow = AsyncFlow(core, Pipeline(core, channel, Window(what, Session(stage_id, 0)), no_session))
+        pipeline = Pipeline(core, channel, Window(what, Session(stage_id, 0)), no_session)
+        self._flow = AsyncFlow(core, pipeline, deque())
 
     async def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; see `Stage.append_batch`."""
         info = await self._client.known_topic(topic, partition)
-        place(self._core, info, partition, batch)
-        for piece in split_batch(batch, max_body(self._core)):
+        await self.append_all([(info, partition, batch)])
+
+    async def append_all(self, batches: Batches) -> None:
+        """Stage all of these batches; see `Stage.append_all`."""
+        call = object()
+        for info, partition, piece in cut(self._core, batches):
             await self._flow.room()
             self._check()
-            self._flow.push(make_item(self._core, info, partition, piece, self._answered, staged=True))
-            self._batches += 1
-            self._records += piece.num_rows
+            item = make_item(self._core, info, partition, piece, self._counting(piece.num_rows), staged=True)
+            self._under_way.add(call)  # and there it stays if anything ends this call half way
+            self._flow.ready.append(Outgoing((item,)))
+            self._flow.take()
+        self._under_way.discard(call)
 
-    def _answered(self, result: int | DLedgerError) -> None:
-        if isinstance(result, DLedgerError):
-            self._failures.append(result)
+    def _counting(self, records: int) -> Done:
+        def answered(result: int | DLedgerError) -> None:
+            if isinstance(result, DLedgerError):
+                self._failures.append(result)
+            else:
+                self._batches += 1
+                self._records += records
+
+        return answered
 
     def _check(self) -> None:
         if self._sum is not None:
@@ -212,10 +253,14 @@ class AsyncStage:
     async def close(self) -> StageSum:
         """Wait until everything is staged; see `Stage.close`."""
         if self._sum is None:
+            if self._under_way:
+                raise TransactionError(unended(self._what))
             await self._flow.empty()
             self._check()
-            await self._flow.close()
+            if self._under_way:
+                raise TransactionError(unended(self._what))
             self._sum = StageSum(stage_id=self.stage_id, batches=self._batches, records=self._records)
+        await self._flow.close()
         return self._sum
 
     def cancel(self) -> None:
@@ -260,10 +305,9 @@ class AsyncTransaction:
         info = await self._client.known_topic(topic, partition)
         spread = partitions_of(batch, info.partitions) if partition is None and info.partitions > 1 else None
         if spread is None:
-            await self._stage.append_batch(topic, place(self._core, info, partition, batch), batch)
-            return
-        for at, rows in sorted(spread.items()):
-            await self._stage.append_batch(topic, at, batch.take(rows))
+            await self._stage.append_all([(info, place(self._core, info, partition, batch), batch)])
+        else:
+            await self._stage.append_all([(info, at, batch.take(rows)) for at, rows in sorted(spread.items())])
 
     async def commit(self) -> Committed:
         """Give everything its offsets at once; see `Transaction.commit`."""
@@ -279,9 +323,9 @@ class AsyncTransaction:
         """Drop what was staged."""
         if self._over or isinstance(self._stage, Committed):
             return
-        self._over = True
         self._stage.cancel()
         await self._client.abort_transaction(self._writer_id, self._sequence, (self._stage.stage_id,))
+        self._over = True
 
     async def __aenter__(self) -> Self:
         return self

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -88,29 +87,40 @@ class Client(Questions, Messages):
             self._lanes.pop().close()
         channel, self._shared = self._shared, None
         if channel is not None and self._pid == os.getpid():
-            background().run(channel.close())
+            background().run(channel.close)
 
     @property
     def bootstrap_servers(self) -> str:
         return self.core.bootstrap_servers
 
-    @contextmanager
-    def _lane(self) -> Iterator[Lane]:
-        """A lane for this caller alone."""
+    def _take_lane(self) -> Lane:
+        """A lane for this caller alone, until `_give_back`."""
         self._notice_fork()
         try:
-            lane = self._lanes.pop()  # the last one used: its session and connections are warm; pop is atomic
+            return self._lanes.pop()  # the last one used: its session and connections are warm; pop is atomic
         except IndexError:
-            lane = Lane(self.core)
-        try:
-            yield lane
-        except (DLedgerError, GeneratorExit):
-            raise
-        except BaseException:  # an interrupt: an answer may still come that nobody waits for
-            lane.abandon()
-            raise
-        finally:
+            return Lane(self.core)
+
+    def _give_back(self, lane: Lane) -> None:
+        """Behind a call that came to its end. A lane of an interrupted call is not given back, however often what
+        clears it away is interrupted, too: its session's number may be used, and an answer on its way."""
+        if lane.asking:
+            lane.close()
+        else:
             self._lanes.append(lane)
+
+    def _in_lane(self, work: Callable[[Lane], T]) -> T:
+        lane = self._take_lane()
+        try:
+            result = work(lane)
+        except DLedgerError:
+            self._give_back(lane)
+            raise
+        except BaseException:
+            lane.close()
+            raise
+        self._give_back(lane)
+        return result
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():  # a child must not talk on its parent's connections; it may close its copies
@@ -128,8 +138,7 @@ class Client(Questions, Messages):
         return self._shared
 
     def _run(self, operation: Operation[T]) -> T:
-        with self._lane() as lane:
-            return lane.run(operation)
+        return self._in_lane(lambda lane: lane.run(operation))
 
     # writing
 
@@ -161,8 +170,7 @@ class Client(Questions, Messages):
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see `append`."""
-        with self._lane() as lane:
-            return lane.run(append(self.core, lane, topic, partition, batch))
+        return self._in_lane(lambda lane: lane.run(append(self.core, lane, topic, partition, batch)))
 
     def producer(self, topic: str, *, partition: int | None = None, name: str | None = None) -> Producer:
         """A pipelined, idempotent, ordered producer for one topic.
@@ -296,11 +304,19 @@ class Client(Questions, Messages):
     ) -> Iterator[tuple[FetchedBatch, memoryview]]:
         if fetcher.done:
             return
-        with self._lane() as lane:
+        lane = self._take_lane()
+        try:
             if not self.core.routes.peers:
                 self.core.routes.learned(lane.ask(find_nodes(self.core))[0])
             replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
             yield from BlockingReader(self.core, lane, fetcher, replicas)
+        except (DLedgerError, GeneratorExit):  # the latter where its user has enough
+            self._give_back(lane)
+            raise
+        except BaseException:
+            lane.close()
+            raise
+        self._give_back(lane)
 
 
 def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:

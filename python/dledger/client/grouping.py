@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow as pa
 from dledger.batch.records import make_records
 from dledger.batch.sizes import OVERHEAD, coalesce, split_batch
 from dledger.client.results import Appended
+from dledger.client.window import Item
 from dledger.errors import DLedgerError, OutcomeUnknown
 
 
@@ -79,91 +81,89 @@ class Batch:
                 offset += count
 
 
-@dataclass(slots=True)
-class _Group:
-    """What waits for one partition: plain values, behind batches that are made already."""
+class Outgoing:
+    """Batches that go out together, and those that cannot. The loop takes it once, however often it is handed over."""
 
-    values: list[bytes | None] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    keyed: bool = False
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-    parts: list[tuple[Pending, int]] = field(default_factory=list)
-    size: int = 0
+    __slots__ = ("items", "refused", "size", "taken")
 
-    def seal(self) -> None:
-        if self.values:
-            self.batches.append(make_records(self.values, keys=self.keys if self.keyed else None))
-            self.values, self.keys, self.keyed = [], [], False
+    def __init__(self, items: Sequence[Item], refused: Sequence[tuple[Batch, DLedgerError]] = ()) -> None:
+        self.items = items
+        self.refused = refused
+        self.size = sum(len(item.header) + len(item.payload) for item in items)
+        self.taken = False
 
-
-class Grouper:
-    """Collects records by partition until they are worth an entry."""
-
-    def __init__(self, batch_bytes: int) -> None:
-        self._batch_bytes = batch_bytes
-        self._groups: dict[int, _Group] = {}
-
-    @property
-    def empty(self) -> bool:
-        return not self._groups
-
-    def holds(self, partition: int) -> bool:
-        """Whether something waits for this partition."""
-        return partition in self._groups
-
-    def add_value(self, pending: Pending, value: bytes, key: bytes | None) -> bool:
-        """One record of plain bytes; whether its partition has enough now."""
-        group = self._groups.setdefault(pending.partition, _Group())
-        group.values.append(value)
-        group.keys.append(key)
-        group.keyed = group.keyed or key is not None
-        group.parts.append((pending, 1))
-        group.size += len(value) + (len(key) if key else 0) + 32
-        return group.size >= self._batch_bytes
-
-    def add_batch(self, pending: Pending, records: pa.RecordBatch, size: int) -> bool:
-        """Records of any kind, of ``size`` bytes; whether their partition has enough now."""
-        group = self._groups.setdefault(pending.partition, _Group())
-        group.seal()
-        group.batches.append(records)
-        group.parts.append((pending, records.num_rows))
-        group.size += size
-        return group.size >= self._batch_bytes
-
-    def take(self, partitions: Sequence[int] | None, max_body: int) -> list[Batch]:
-        """What was collected for these partitions (None: all), as entries of up to ``max_body`` bytes.
-
-        A record that is over by itself fails its append, and those that share its batch.
-        """
-        found: list[Batch] = []
-        for partition in list(self._groups) if partitions is None else partitions:
-            group = self._groups.pop(partition, None)
-            if group is not None:
-                group.seal()
-                found += _cut(partition, group, max_body)
-        return found
+    def refuse(self) -> None:
+        """Fail what cannot go out."""
+        refused, self.refused = self.refused, ()
+        for batch, error in refused:
+            batch.answered(error)
 
 
-def _cut(partition: int, group: _Group, max_body: int) -> list[Batch]:
-    if len(group.batches) == 1 and group.size <= max_body - OVERHEAD:
-        return [Batch(partition, group.batches[0], group.parts)]
-    try:
-        whole = list(coalesce(group.batches, max_body)) if len(group.batches) > 1 else group.batches
-        pieces = [piece for batch in whole for piece in split_batch(batch, max_body)]
-    except DLedgerError as error:
-        for pending, count in group.parts:
-            pending.answered(error, count)
-        return []
+class Group:
+    """What waits for one partition, in order, until it is worth an entry.
+
+    Each record is taken by one step, the append to ``entries``, and nothing is taken any more when ``outgoing`` is set:
+    whoever is interrupted between two steps leaves nothing half done.
+    """
+
+    __slots__ = ("entries", "outgoing", "partition", "size")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.entries: list[tuple[Pending, bytes | pa.RecordBatch, bytes | None]] = []
+        self.size = 0
+        self.outgoing: Outgoing | None = None
+
+    def add_value(self, pending: Pending, value: bytes, key: bytes | None) -> None:
+        """One record of plain bytes."""
+        self.size += len(value) + (len(key) if key else 0) + 32
+        self.entries.append((pending, value, key))
+
+    def add_batch(self, pending: Pending, records: pa.RecordBatch, size: int) -> None:
+        """Records of any kind, of ``size`` bytes."""
+        self.size += size
+        self.entries.append((pending, records, None))
+
+    def batches(self, max_body: int) -> tuple[list[Batch], DLedgerError | None]:
+        """What was collected, as entries of up to ``max_body`` bytes; or all of it as one, and why it cannot be cut."""
+        records: list[pa.RecordBatch] = []
+        parts: list[tuple[Pending, int]] = []
+        for plain, entries in groupby(self.entries, _is_plain):
+            if plain:
+                pendings, values, keys = zip(*entries, strict=True)
+                keyed = any(key is not None for key in keys)
+                records.append(make_records(list(values), keys=list(keys) if keyed else None))
+                parts += [(pending, 1) for pending in pendings]
+            else:
+                for pending, batch, _ in entries:
+                    records.append(batch)
+                    parts.append((pending, len(batch)))
+        if len(records) == 1 and self.size <= max_body - OVERHEAD:
+            return [Batch(self.partition, records[0], parts)], None
+        try:
+            whole = list(coalesce(records, max_body)) if len(records) > 1 else records
+            pieces = [piece for batch in whole for piece in split_batch(batch, max_body)]
+        except DLedgerError as error:  # a record that is over by itself, and those that share its batch
+            return [Batch(self.partition, records[0], parts)], error
+        return _shared(self.partition, pieces, parts), None
+
+
+def _is_plain(entry: tuple[Pending, bytes | pa.RecordBatch, bytes | None]) -> bool:
+    return isinstance(entry[1], bytes)
+
+
+def _shared(partition: int, pieces: list[pa.RecordBatch], parts: list[tuple[Pending, int]]) -> list[Batch]:
+    """Pieces as batches, each with the appends whose records it holds."""
     if len(pieces) == 1:
-        return [Batch(partition, pieces[0], group.parts)]
+        return [Batch(partition, pieces[0], parts)]
     found: list[Batch] = []
-    parts = iter(group.parts)
-    pending, left = next(parts)
+    rest = iter(parts)
+    pending, left = next(rest)
     for piece in pieces:
         rows, shares = piece.num_rows, []
         while rows:
             if not left:
-                pending, left = next(parts)
+                pending, left = next(rest)
             share = min(rows, left)
             shares.append((pending, share))
             rows -= share

@@ -3,16 +3,16 @@ clock, which labels records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
 
 import pyarrow as pa
 
-from dledger.batch.build import Headers, Times, Values
-from dledger.batch.records import as_records, encode_batch, make_records
+from dledger.batch.build import Values
+from dledger.batch.records import as_records, encode_batch
 from dledger.batch.sizes import OVERHEAD, split_batch
 from dledger.client.appending import place_values
 from dledger.client.core import Core
-from dledger.client.grouping import Batch, Grouper, Pending, Promise
+from dledger.client.grouping import Batch, Group, Outgoing, Pending, Promise
 from dledger.client.window import Done, Item
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
@@ -23,7 +23,11 @@ MAX_IN_FLIGHT = 2000
 
 
 class Intake:
-    """The records of one producer that are not on their way yet."""
+    """The records of one producer that are not on their way yet.
+
+    Attributes:
+        ready: what is to go out, in order; whoever sends takes it from there.
+    """
 
     def __init__(self, core: Core, info: TopicInfo, partition: int | None) -> None:
         config = core.config
@@ -35,85 +39,107 @@ class Intake:
         self._info = info
         self._partition = partition
         self._turn = 0
-        self._grouper = Grouper(min(config.batch_bytes, max_body(core)))
+        self._batch_bytes = min(config.batch_bytes, max_body(core))
+        self._groups: dict[int, Group] = {}
+        self.ready: deque[Outgoing] = deque()
 
     @property
     def empty(self) -> bool:
-        return self._grouper.empty
+        return not self._groups
 
-    def add(
-        self,
-        future: Promise,
-        values: Values,
-        keys: Values | None,
-        partition: int | None,
-        headers: Headers | None,
-        timestamps: Times | None,
-    ) -> Iterator[Item]:
-        """Take records in; what is to go out now.
+    def place(self, partition: int | None, keys: Values | None) -> int:
+        """Where records with these keys go.
 
         Raises:
-            RecordTooLarge, ConfigError: nothing was taken.
+            ConfigError: no such partition, or keys of several partitions.
         """
-        name = self._info.name
-        plain = headers is None and timestamps is None
-        if plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes)):
-            at = self._place(partition, keys)
-            self._check(len(values) + len(keys or b""))
-            full = self._grouper.add_value(Pending(future, name, at, 1), values, keys)
-        else:
-            records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-            at = self._place(partition, keys)
-            full = self._add(future, at, records)
-        return self._take((at,)) if full else iter(())
-
-    def add_batch(self, future: Promise, partition: int | None, batch: pa.RecordBatch) -> Iterator[Item]:
-        """Take a batch in; it is to go out now, behind what was taken before for its partition."""
-        at = self._place(partition, None)
-        if not self._grouper.holds(at):
-            self._turn += 1
-            pending = Pending(future, self._info.name, at, batch.num_rows)
-            item = make_item(
-                self._core, self._info, at, batch, lambda result: pending.answered(result, pending.left)
-            )
-            if len(item.header) + len(item.payload) <= max_body(self._core):
-                return iter((item,))
-        self._add(future, at, batch)
-        return self._take((at,))
-
-    def take(self) -> Iterator[Item]:
-        """Everything."""
-        return self._take(None)
-
-    def _take(self, partitions: tuple[int, ...] | None) -> Iterator[Item]:
-        self._turn += 1
-        for batch in self._grouper.take(partitions, max_body(self._core)):
-            item = self._item(batch)
-            if item is not None:
-                yield item
-
-    def _item(self, batch: Batch) -> Item | None:
-        try:
-            return make_item(self._core, self._info, batch.partition, batch.records, batch.answered)
-        except DLedgerError as error:
-            batch.answered(error)
-            return None
-
-    def _place(self, partition: int | None, keys: Values | None) -> int:
         return place_values(self._info, self._partition if partition is None else partition, keys, self._turn)
 
-    def _add(self, future: Promise, at: int, records: pa.RecordBatch) -> bool:
-        records, size = as_records(records), records.nbytes
-        if not records.num_rows:
-            raise ConfigError("a batch has at least one record")
-        if size > max_body(self._core) - OVERHEAD:
-            split_batch(records, max_body(self._core))  # finds a record that is too large before anything is taken
-        return self._grouper.add_batch(Pending(future, self._info.name, at, records.num_rows), records, size)
+    def check_value(self, value: bytes, key: bytes | None) -> None:
+        """Whether a record of plain bytes can be stored.
 
-    def _check(self, size: int) -> None:
-        limit = max_body(self._core) - OVERHEAD
+        Raises:
+            RecordTooLarge: it cannot.
+        """
+        size, limit = len(value) + len(key or b""), max_body(self._core) - OVERHEAD
         if size > limit:
             raise RecordTooLarge(f"append to {self._info.name!r}: a record of {size} bytes is over the limit {limit}")
+
+    def add_value(self, future: Promise, at: int, value: bytes, key: bytes | None) -> int:
+        """Take one record of plain bytes; bytes that are ready to go out now."""
+        group = self._group(at)
+        group.add_value(Pending(future, self._info.name, at, 1), value, key)
+        return self._hand_over(group) if group.size >= self._batch_bytes else 0
+
+    def pieces(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """A batch as records, cut where it is over the limit: what `add_piece` takes one by one.
+
+        Raises:
+            RecordTooLarge, ConfigError: nothing can be taken.
+        """
+        records = as_records(batch)
+        if not records.num_rows:
+            raise ConfigError("a batch has at least one record")
+        if records.get_total_buffer_size() <= max_body(self._core) - OVERHEAD:  # no less than what it has of them
+            return [records]
+        return list(split_batch(records, max_body(self._core)))
+
+    def pending(self, future: Promise, at: int, count: int) -> Pending:
+        """An append of ``count`` records."""
+        return Pending(future, self._info.name, at, count)
+
+    def add_piece(self, pending: Pending, records: pa.RecordBatch, now: bool) -> int:
+        """Take a piece of an append; bytes that are ready to go out now. With ``now`` that is all of its partition."""
+        at = pending.partition
+        group = self._group(at)
+        if now and not group.entries:
+            size = self._ready(self._outgoing([Batch(at, records, [(pending, records.num_rows)])], None))
+            self._groups.pop(at, None)
+            return size
+        group.add_batch(pending, records, records.nbytes)
+        return self._hand_over(group) if now or group.size >= self._batch_bytes else 0
+
+    def hand_over(self) -> int:
+        """Everything goes out now; its bytes."""
+        return sum(self._hand_over(group) for group in list(self._groups.values()))
+
+    def _group(self, at: int) -> Group:
+        """The open group of a partition."""
+        group = self._groups.get(at)
+        if group is not None and group.outgoing is not None:  # who closed it was interrupted
+            self._hand_over(group)
+            group = None
+        if group is None:
+            group = self._groups[at] = Group(at)
+        return group
+
+    def _hand_over(self, group: Group) -> int:
+        """Close a group and put it where the loop finds it. Whoever is interrupted in here is followed by another who
+        does the same again: the loop takes it once."""
+        size = 0
+        if group.entries:
+            if group.outgoing is None:
+                group.outgoing = self._outgoing(*group.batches(max_body(self._core)))
+            size = self._ready(group.outgoing)
+        self._groups.pop(group.partition, None)
+        return size
+
+    def _ready(self, outgoing: Outgoing) -> int:
+        self._turn += 1
+        self.ready.append(outgoing)
+        return outgoing.size
+
+    def _outgoing(self, batches: list[Batch], error: DLedgerError | None) -> Outgoing:
+        if error is not None:
+            return Outgoing((), [(batch, error) for batch in batches])
+        items: list[Item] = []
+        refused: list[tuple[Batch, DLedgerError]] = []
+        for batch in batches:
+            try:
+                items.append(make_item(self._core, self._info, batch.partition, batch.records, batch.answered))
+            except DLedgerError as why:
+                refused.append((batch, why))
+        return Outgoing(items, refused)
 
 
 def max_body(core: Core) -> int:

@@ -24,6 +24,8 @@ class Lane:
 
     def __init__(self, core: Core) -> None:
         self.session: Session | None = None
+        self.asking = False
+        """A question is on a connection, or was when an exception that is not the connection's ended the call."""
         self._core = core
         self._connections: dict[str, BlockingConnection] = {}
         self._was_refused = False
@@ -74,9 +76,12 @@ class Lane:
 
     def _probe(self, call: Call, connection: BlockingConnection) -> None:
         address = connection.address
+        self.asking = True
         try:
             answer, _ = connection.ask(MetadataRequest(), (), self._deadline(call, 1000))
+            self.asking = False
         except Lost as error:
+            self.asking = False
             self.drop(address)
             call.unreachable(address, str(error))
         else:
@@ -85,9 +90,12 @@ class Lane:
     def _attempt(self, call: Call, request: Request, connection: BlockingConnection) -> tuple[Any, memoryview] | None:
         address = connection.address
         attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
+        self.asking = True
         try:
             answer, payload = connection.ask(request.message, request.payload, self._deadline(call, attempt_ms))
+            self.asking = False
         except Lost as error:
+            self.asking = False
             self.drop(address)
             if error.sent:
                 call.lost(address, str(error))
@@ -150,11 +158,6 @@ class Lane:
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
-
-    def abandon(self) -> None:
-        """Forget everything that was under way."""
-        self.session = None
-        self.close()
 
     def close(self) -> None:
         for address in list(self._connections):

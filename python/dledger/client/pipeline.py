@@ -24,6 +24,7 @@ from dledger.net.tls import CertificateRefused
 
 LOOK_S: Final = 0.5
 """Time between two looks for batches whose time is over."""
+CLOSED: Final = "closed before it was answered"
 HELLO_ID: Final = 0xFFFFFFFF
 
 
@@ -77,11 +78,12 @@ class Pipeline:
         """Wait until every batch is answered or given up, then close the connection."""
         self._closing = True
         self._wake.set()
-        await self._task
+        await asyncio.wait((self._task,))  # who stops waiting does not end it
 
     def cancel(self) -> None:
         """End now; what is not answered fails."""
         self._task.cancel()
+        self.window.fail_all(Unavailable(CLOSED))  # a task that has not begun yet would not do it
 
     async def _run(self) -> None:
         window = self.window
@@ -98,7 +100,7 @@ class Pipeline:
                 await self._look()
         finally:
             self._drop()
-            window.fail_all(Unavailable("closed before it was answered"))
+            window.fail_all(Unavailable(CLOSED))
 
     async def _look(self) -> None:
         """Wait for something to do, and give up a connection that says nothing."""

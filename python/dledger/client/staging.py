@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import RLock
+from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,12 +16,13 @@ from dledger.batch.sizes import split_batch
 from dledger.client.appending import partitions_of, place
 from dledger.client.channel import Channel
 from dledger.client.core import Core
+from dledger.client.flow import Flow
+from dledger.client.grouping import Outgoing
 from dledger.client.intake import make_item, max_body
 from dledger.client.pipeline import Pipeline
-from dledger.client.producer import Flow
 from dledger.client.results import Committed
 from dledger.client.session import Session
-from dledger.client.window import Window
+from dledger.client.window import Done, Window
 from dledger.errors import DLedgerError, TransactionError
 from dledger.messages.client import TopicInfo
 from dledger.messages.command import StageSum
@@ -43,7 +46,8 @@ class Stage:
         self._batches = 0
         self._records = 0
         self._failures: list[DLedgerError] = []
-        self._lock = threading.Lock()
+        self._under_way: set[object] = set()
+        self._lock = RLock()
         self._sum: StageSum | None = None
 
         async def no_session() -> Session:
@@ -52,30 +56,43 @@ class Stage:
         def make() -> Pipeline:
             return Pipeline(core, channel, Window(what, Session(stage_id, 0)), no_session)
 
-        self._flow = Flow(core, make)
+        self._flow = Flow(core, what, make, deque())
 
     def append_batch(self, topic: str | TopicInfo, partition: int, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; waits only while too much is in flight. A batch over the group's
         max_body_bytes is cut. A topic given by its description is that very one, not another one of its name.
 
         Raises:
-            DLedgerError: this batch or one before it is not staged, and the stage is of no use any more.
+            ConfigError, RecordTooLarge: nothing of this batch is staged.
+            DLedgerError: this batch or one before it is not staged, and the stage is of no use any more. So it is after
+                any other exception, as a signal handler's, that ends this call.
         """
         info = topic if isinstance(topic, TopicInfo) else self._client.known_topic(topic, partition)
-        place(self._core, info, partition, batch)
-        failures = self._failures
+        self.append_all([(info, partition, batch)])
 
-        def answered(result: int | DLedgerError) -> None:
-            if isinstance(result, DLedgerError):
-                failures.append(result)
-
-        for piece in split_batch(batch, max_body(self._core)):
-            item = make_item(self._core, info, partition, piece, answered, staged=True)
+    def append_all(self, batches: Batches) -> None:
+        """Stage all of these batches, each for a partition of a topic; errors as in `append_batch`."""
+        call = object()
+        for info, partition, piece in cut(self._core, batches):
+            answered = self._counting(piece.num_rows)
+            outgoing = Outgoing((make_item(self._core, info, partition, piece, answered, staged=True),))
+            self._flow.wait_for_room()
             with self._lock:
                 self._check()
+                self._under_way.add(call)  # and there it stays if anything ends this call half way
+                self._flow.ready.append(outgoing)
+            self._flow.wake(outgoing.size)
+        self._under_way.discard(call)
+
+    def _counting(self, records: int) -> Done:
+        def answered(result: int | DLedgerError) -> None:
+            if isinstance(result, DLedgerError):
+                self._failures.append(result)
+            else:
                 self._batches += 1
-                self._records += piece.num_rows
-                self._flow.push(item)
+                self._records += records
+
+        return answered
 
     def _check(self) -> None:
         if self._sum is not None:
@@ -88,19 +105,56 @@ class Stage:
         """Wait until everything is staged; what a commit must name, a plain value that can be sent to who commits.
 
         Raises:
+            TransactionError: a call of `append_batch` was interrupted, or has not ended.
             DLedgerError: not everything is staged.
         """
-        with self._lock:
-            if self._sum is None:
-                self._flow.wait_empty()
+        self._flow.check()
+        while self._sum is None:
+            if self._under_way:
+                raise TransactionError(unended(self._what))
+            self._flow.wait_empty()
+            with self._lock:
                 self._check()
-                self._flow.close()
-                self._sum = StageSum(stage_id=self.stage_id, batches=self._batches, records=self._records)
-            return self._sum
+                if self._flow.empty and not self._under_way:
+                    self._sum = StageSum(stage_id=self.stage_id, batches=self._batches, records=self._records)
+        self._flow.close()
+        return self._sum
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that the stage belongs to."""
+        return self._flow.forked
 
     def cancel(self) -> None:
         """Stop sending. What is staged is dropped when the transaction is aborted or the stage times out."""
         self._flow.cancel()
+
+
+Batches = Sequence[tuple[TopicInfo, int, pa.RecordBatch]]
+"""Batches and the partitions of topics that they are for."""
+
+
+def cut(core: Core, batches: Batches) -> Batches:
+    """Batches that a group takes, in order.
+
+    Raises:
+        ConfigError, RecordTooLarge: one of them cannot be stored.
+    """
+    for info, partition, batch in batches:
+        place(core, info, partition, batch)
+    return [
+        (info, partition, piece)
+        for info, partition, batch in batches
+        for piece in split_batch(batch, max_body(core))
+    ]
+
+
+def unended(what: str) -> str:
+    """Why a stage cannot be committed."""
+    return (
+        f"{what}: a call that stages records was interrupted or has not ended, so that a part of them may be missing: "
+        "abort, and do all of it again; the same writer id and sequence are safe"
+    )
 
 
 class Transaction:
@@ -136,7 +190,9 @@ class Transaction:
         """Stage a batch of record columns.
 
         Raises:
-            DLedgerError: it is not staged, and the transaction cannot be committed any more.
+            ConfigError, RecordTooLarge: nothing of this batch is staged.
+            DLedgerError: the transaction cannot be committed any more. So it is after any other exception, as a signal
+                handler's, that ends this call: a part of the batch may be staged.
         """
         if self._over:
             raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
@@ -145,16 +201,15 @@ class Transaction:
         info = self._client.known_topic(topic, partition)
         spread = partitions_of(batch, info.partitions) if partition is None and info.partitions > 1 else None
         if spread is None:
-            self._stage.append_batch(topic, place(self._core, info, partition, batch), batch)
-            return
-        for at, rows in sorted(spread.items()):
-            self._stage.append_batch(topic, at, batch.take(rows))
+            self._stage.append_all([(info, place(self._core, info, partition, batch), batch)])
+        else:
+            self._stage.append_all([(info, at, batch.take(rows)) for at, rows in sorted(spread.items())])
 
     def commit(self) -> Committed:
         """Give everything its offsets at once.
 
         Raises:
-            TransactionError: the stage timed out; nothing was committed.
+            TransactionError: the stage timed out, or an append was interrupted; nothing was committed.
             OutcomeUnknown: repeat the whole transaction with the same writer id and sequence.
         """
         if self._result is None:
@@ -166,12 +221,12 @@ class Transaction:
         return self._result
 
     def abort(self) -> None:
-        """Drop what was staged."""
-        if self._over or isinstance(self._stage, Committed):
+        """Drop what was staged. In a forked child it is the parent's, and stays."""
+        if self._over or isinstance(self._stage, Committed) or self._stage.forked:
             return
-        self._over = True
         self._stage.cancel()
         self._client.abort_transaction(self._writer_id, self._sequence, (self._stage.stage_id,))
+        self._over = True
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,77 @@
+"""Waiting that an exception out of a signal handler may end at any point.
+
+Python runs signal handlers between two bytecodes of the main thread. `threading.Condition` does not bear an exception
+there: its lock is left held where it was just taken, and the next thread, here the loop of all producers, waits for it
+for ever. What is here takes locks by ``with`` on locks written in C alone, which no handler can come into.
+"""
+
+from __future__ import annotations
+
+from _thread import RLock, allocate_lock
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Gates:
+    """Threads that wait until something is so, and one thread that says when to look again."""
+
+    def __init__(self) -> None:
+        self._closed: deque[Any] = deque()
+
+    def wait(self, reached: Callable[[], bool]) -> None:
+        """Return when ``reached()``. It is asked again after each `open` that follows what makes it true."""
+        while not reached():
+            gate = allocate_lock()
+            gate.acquire()
+            self._closed.append(gate)
+            if reached():  # it became so before the gate was there to be opened
+                return
+            gate.acquire()
+
+    def open(self) -> None:
+        """Let all who wait look again. One thread alone calls this."""
+        for _ in range(len(self._closed)):
+            self._closed.popleft().release()
+
+
+class _Lock(RLock):  # type: ignore[misc]
+    """The lock of a future, in the place of its condition: nobody waits on it."""
+
+    def notify_all(self) -> None:
+        """Nobody waits: see `Answer.result`."""
+
+
+class Answer(Future[T], Generic[T]):
+    """A future that an interrupt of one who waits cannot harm, and that is never cancelled: what it stands for may be
+    done already."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._condition = _Lock()  # type: ignore[assignment]
+
+    def cancel(self) -> bool:
+        """Records that are on their way cannot be called back: False."""
+        return False
+
+    def result(self, timeout: float | None = None) -> T:
+        """As `concurrent.futures.Future.result`."""
+        self._wait(timeout)
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """As `concurrent.futures.Future.exception`."""
+        self._wait(timeout)
+        return super().exception(0)
+
+    def _wait(self, timeout: float | None) -> None:
+        if self.done():
+            return
+        gate = allocate_lock()
+        gate.acquire()
+        self.add_done_callback(lambda _: gate.release())
+        if not gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+            raise TimeoutError

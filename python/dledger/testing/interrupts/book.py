@@ -1,0 +1,131 @@
+"""What was asked of a client and what it answered, held against what is stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dledger.errors import DLedgerError
+
+TAKEN: Final = "taken"
+"""The call returned: its records must be stored, once, or its future must have failed."""
+OPEN: Final = "open"
+"""The call was interrupted: its records may be stored, once."""
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """One append.
+
+    Attributes:
+        who: the producer or thread whose appends keep their order; empty: none.
+        answer: the place that was told, the error, or None where nobody was told.
+    """
+
+    values: list[bytes]
+    state: str = OPEN
+    who: str = ""
+    future: Any = None
+    answer: Any = None
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """A transaction.
+
+    Attributes:
+        ended: "committed", "aborted", or "open" where an interrupt came into its end.
+    """
+
+    attempts: list[Attempt] = field(default_factory=list)
+    ended: str = OPEN
+
+
+class Book:
+    """One round's attempts.
+
+    Attributes:
+        problems: what does not fit.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self.attempts: list[Attempt] = []
+        self.units: list[Unit] = []
+        self.problems: list[str] = []
+        self._topic = topic
+        self._number = 0
+
+    def values(self, count: int) -> list[bytes]:
+        """Values that no other record has."""
+        first = self._number
+        self._number += count
+        return [f"{self._topic} {n}".encode() for n in range(first, first + count)]
+
+    def attempt(self, values: list[bytes], who: str = "") -> Attempt:
+        """An append outside of transactions that begins now."""
+        made = Attempt(values, who=who)
+        self.attempts.append(made)
+        return made
+
+    def settle(self) -> None:
+        """Take the answers out of the futures. All must be there: everything was closed."""
+        for one in self.attempts:
+            if one.future is not None:
+                if not one.future.done():
+                    self.problems.append(f"{one.values[0]!r} has no answer though its producer is closed")
+                elif (error := one.future.exception()) is not None:
+                    one.answer = error
+                else:
+                    one.answer = one.future.result()
+
+    def check(self, stored: Mapping[int, Sequence[bytes]]) -> None:
+        """Compare with a topic's partitions, read from their first offset on."""
+        counts = Counter(value for values in stored.values() for value in values)
+        ours = {value for one in self._all() for value in one.values}
+        self.problems += [f"{value!r} is stored {n} times" for value, n in counts.items() if n > 1]
+        self.problems += [f"{value!r} is stored, and nobody appended it" for value in counts.keys() - ours]
+        for one in self.attempts:
+            self._check_attempt(one, stored, counts)
+        for unit in self.units:
+            self._check_unit(unit, counts)
+        self._check_order()
+
+    def _all(self) -> list[Attempt]:
+        return [*self.attempts, *(one for unit in self.units for one in unit.attempts)]
+
+    def _check_attempt(self, one: Attempt, stored: Mapping[int, Sequence[bytes]], counts: Counter[bytes]) -> None:
+        there = sum(counts[value] for value in one.values)
+        if isinstance(one.answer, DLedgerError):
+            if one.answer.definite and there:
+                self.problems.append(f"{one.values[0]!r} is stored though its append failed: {one.answer}")
+        elif one.answer is not None:
+            values = stored.get(one.answer.partition, ())
+            if there != len(one.values):
+                self.problems.append(f"{there} of {len(one.values)} records from {one.values[0]!r} on are stored")
+            elif (values[one.answer.start], values[one.answer.end - 1]) != (one.values[0], one.values[-1]):
+                self.problems.append(f"{one.values[0]!r} is not where its answer says: {one.answer}")
+        elif one.state == TAKEN:
+            self.problems.append(f"{one.values[0]!r} was taken, and nobody was told what became of it")
+
+    def _check_unit(self, unit: Unit, counts: Counter[bytes]) -> None:
+        shares = [(one, sum(counts[value] for value in one.values)) for one in unit.attempts]
+        there = any(share for _, share in shares)
+        if unit.ended == "aborted" and there:
+            self.problems.append(f"records of the aborted transaction of {unit.attempts[0].values[0]!r} are stored")
+        for one, share in shares:
+            whole = share == len(one.values)
+            if share and not whole:
+                self.problems.append(f"{share} of {len(one.values)} records from {one.values[0]!r} on were committed")
+            if one.state == TAKEN and not whole and (unit.ended == "committed" or there):
+                self.problems.append(f"{one.values[0]!r} is missing in its transaction, which is committed")
+
+    def _check_order(self) -> None:
+        last: dict[tuple[str, int], int] = {}
+        for one in self.attempts:
+            if one.who and one.answer is not None and not isinstance(one.answer, DLedgerError):
+                at = one.who, one.answer.partition
+                if one.answer.start < last.get(at, 0):
+                    self.problems.append(f"{one.values[0]!r} is stored in front of an earlier record of {one.who}")
+                last[at] = one.answer.end

@@ -1,0 +1,271 @@
+"""A process that forks: what a child can use, and what tells it that it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, ItemsView
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger import forks
+from dledger.client import Client, background, pool
+from dledger.client.ends import Ends
+from dledger.embedded.home import Home, PidFile
+from dledger.errors import ConfigError, ForkedClient, Unavailable
+from dledger.net.loop import loop_factory
+from dledger.store.files import RealLock
+from dledger.types import NodeId
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+def in_child(work: Callable[[], object]) -> str:
+    """What `work` says in a forked child; an error's class and text where it raises, nothing where it hangs."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if not pid:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        try:
+            said = str(work())
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(write_end, said.encode())
+        os._exit(0)
+    os.close(write_end)
+    with open(read_end, encoding="utf-8") as pipe:
+        said = pipe.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+def test_what_was_made_before_a_fork_is_refused_in_the_child_alone() -> None:
+    born = forks.generation
+    forks.check_born_here(born, "the producer of 't'")
+    assert in_child(lambda: forks.check_born_here(born, "the producer of 't'")) == (
+        "ForkedClient: the producer of 't' was made before this process was forked, and belongs to the parent process; "
+        "make a new Client in the child, and from it what the child needs"
+    )
+    assert in_child(lambda: forks.check_born_here(forks.generation, "the child's own")) == "None"
+    assert in_child(lambda: in_child(lambda: forks.check_born_here(born, "the grandparent's"))).startswith("ForkedC")
+    forks.check_born_here(born, "the producer of 't'")
+    assert issubclass(ForkedClient, ConfigError)
+
+
+def test_a_fork_waits_until_a_lock_is_free_so_that_no_child_meets_it_held() -> None:
+    lock = forks.fork_lock()
+    held, free, forked = threading.Event(), threading.Event(), threading.Event()
+    order = []
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            free.wait(60)
+            order.append("given back")
+
+    def fork() -> None:
+        said.append(in_child(take))
+        order.append("forked")
+        forked.set()
+
+    def take() -> str:
+        with lock:
+            return "taken"
+
+    said: list[str] = []
+    holder, forker = threading.Thread(target=hold), threading.Thread(target=fork)
+    holder.start()
+    held.wait(60)
+    forker.start()
+    assert not forked.wait(0.05)
+    free.set()
+    holder.join()
+    forker.join()
+    assert (said, order) == (["taken"], ["given back", "forked"])
+    with lock:
+        pass
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_who_holds_a_lock_may_fork(depth: int) -> None:
+    """As a signal handler does that came in between."""
+    lock = forks.fork_lock()
+
+    def nested(left: int) -> str:
+        with lock:
+            return nested(left - 1) if left else in_child(lambda: "alive")
+
+    assert nested(depth) == "alive"
+
+
+def forked_while_held(hold: Callable[[Callable[[], None]], object], work: Callable[[], object]) -> str:
+    """What `work` says in a child of a fork that began while another thread was within `hold`, which calls its argument
+    where a fork must not come."""
+    inside, forked = threading.Event(), threading.Event()
+    os.register_at_fork(after_in_parent=forked.set)
+    holder = threading.Thread(target=hold, args=[lambda: (inside.set(), forked.wait(0.5))])
+    holder.start()
+    assert inside.wait(60)
+    said = in_child(work)
+    holder.join()
+    return said
+
+
+def test_first_producer_of_a_child_does_not_wait_for_one_that_its_parent_was_making(
+    group: Any, fast: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_background", None)
+    client = Client(group.bootstrap, **fast)
+    client.create_topic("t")
+
+    def produce(value: bytes) -> str:
+        with client.producer("t") as producer:
+            return str(producer.append(value).result(30))
+
+    def hold(no_fork: Callable[[], None]) -> None:
+        def factory() -> asyncio.AbstractEventLoop:
+            no_fork()
+            return loop_factory()()
+
+        monkeypatch.setattr(background, "loop_factory", lambda: factory)
+        produce(b"parent's")
+        monkeypatch.undo()
+
+    said = forked_while_held(hold, lambda: produce(b"child's"))
+    assert said.startswith("Appended(")
+    assert sorted(group.values("t")) == [b"child's", b"parent's"]
+    client.close()
+
+
+def test_child_does_not_wait_for_what_another_thread_was_learning_of_the_ends() -> None:
+    ends = Ends()
+
+    class Slow(dict[int, int]):
+        def items(self) -> ItemsView[int, int]:
+            self.no_fork()
+            return super().items()
+
+    def hold(no_fork: Callable[[], None]) -> None:
+        found = Slow({0: 7})
+        found.no_fork = no_fork
+        ends._lift("t", "log", found)
+
+    def work() -> object:
+        ends.reached("t", "log", 1, 8)
+        return ends.of(["t"])
+
+    assert forked_while_held(hold, work) == "{'t': {'log': {0: 7, 1: 8}}}"
+
+
+def test_child_does_not_wait_for_a_shared_client_that_another_thread_was_making(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hold(no_fork: Callable[[], None]) -> None:
+        def make(address: str) -> Client:
+            no_fork()
+            return Client(address)
+
+        monkeypatch.setattr(pool, "Client", make)
+        made.append(pool.shared_client("127.0.0.1:3"))
+        monkeypatch.undo()
+
+    made: list[Client] = []
+    assert forked_while_held(hold, lambda: pool.shared_client("127.0.0.1:3") in made) == "False"
+    assert pool.shared_client("127.0.0.1:3") is made[0]
+
+
+def with_open_locks(open_files: list[int]) -> None:
+    """As a child has them that was forked by a library that runs no hooks, or that has not run its program yet."""
+    open_files.extend(map(os.dup, forks._locked))
+
+
+def test_a_lock_that_is_given_back_is_free_though_another_process_has_the_open_file(tmp_path: Path) -> None:
+    inherited: list[int] = []
+    home = Home(tmp_path)
+    with home.lock():
+        with_open_locks(inherited)
+    with home.lock(timeout_s=0):
+        pass
+    lock = RealLock(tmp_path / "store.lock")
+    with_open_locks(inherited)
+    lock.release()
+    RealLock(tmp_path / "store.lock").release()
+    assert len(inherited) == 2
+    for descriptor in inherited:
+        os.close(descriptor)
+
+
+def test_a_look_at_a_node_keeps_nobody_from_starting_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, inherited = Home(tmp_path), list[int]()
+    node = PidFile(home, NodeId("n0"))
+
+    def pread(*arguments: int) -> bytes:
+        with_open_locks(inherited)
+        return b""
+
+    monkeypatch.setattr(os, "pread", pread)
+    assert not home.node(NodeId("n0")).running
+    monkeypatch.undo()
+    assert len(inherited) == 1
+    assert node.acquire(0, 0)
+    os.close(inherited[0])
+    os.close(node._descriptor)
+
+
+def test_a_child_that_lives_on_keeps_no_lock_of_a_parent_that_was_killed(tmp_path: Path) -> None:
+    """It was forked while another thread of the parent held them."""
+    home, lock_file = Home(tmp_path), tmp_path / "store.lock"
+    read_end, write_end = os.pipe()
+
+    def hold() -> None:
+        with home.lock():
+            RealLock(lock_file)
+            held.set()
+            signal.pause()
+
+    held = threading.Event()
+    parent = os.fork()
+    if not parent:
+        signal.alarm(120)
+        threading.Thread(target=hold).start()
+        held.wait(60)
+        child = os.fork()
+        if not child:
+            os.close(write_end)
+            signal.alarm(120)
+            signal.pause()
+        os.write(write_end, b"%d" % child)
+        signal.pause()
+    os.close(write_end)
+    child = int(os.read(read_end, 20))
+    with open(read_end, "rb") as ended:
+        with pytest.raises(Unavailable), home.lock(timeout_s=0):
+            pass
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+        assert ended.read() == b""  # the child has closed it: it is in its pause, or just before
+    try:
+        with home.lock(timeout_s=0):
+            RealLock(lock_file).release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_child_gives_back_no_lock_that_its_parent_holds(tmp_path: Path) -> None:
+    home, said = Home(tmp_path), []
+    lock = RealLock(tmp_path / "store.lock")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(home.lock())
+        said.append(in_child(lambda: (lock.release(), stack.close())))
+        with pytest.raises(Unavailable), Home(tmp_path).lock(timeout_s=0):
+            pass
+        with pytest.raises(BlockingIOError):
+            RealLock(tmp_path / "store.lock")
+    assert said == ["(None, None)"]
+    lock.release()

@@ -1,0 +1,188 @@
+"""An exception out of a signal handler is the caller's own: whatever its class, it ends the call and is not taken for
+what a socket or a file says."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from dledger.client import Client
+from dledger.embedded import EmbeddedGroup, connect_path
+from dledger.errors import Unavailable
+from dledger.messages.client import AppendRequest
+from dledger.net import user_directory
+from dledger.net.blocking import BlockingConnection
+from dledger.net.handshake import Greeting, Introduction
+from dledger.wire import Limits
+
+CLASSES = [TimeoutError, InterruptedError, ConnectionResetError, BlockingIOError, socket.gaierror, ssl.SSLError]
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[BaseException], None]]:
+    """``alarm(error)``: a signal handler raises it soon."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def start(error: BaseException) -> None:
+        def handler(*_: Any) -> None:
+            raise error
+
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+    yield start
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_handler_s_exception_ends_a_call_that_waits_for_a_node(
+    group: Any, fast: Any, alarm: Callable[[BaseException], None], kind: type[OSError]
+) -> None:
+    with Client(group.bootstrap, **fast) as client:
+        client.create_topic("t")
+        client.append("t", b"a")
+        group.fault(AppendRequest, "silence")
+        alarm(error := kind("the caller's limit"))
+        with pytest.raises(kind) as caught:
+            client.append("t", b"b")
+        assert caught.value is error
+        client.append("t", b"c")
+        assert group.values("t") == [b"a", b"c"]
+
+
+def test_a_handler_s_exception_ends_a_connection_that_is_opened(alarm: Callable[[BaseException], None]) -> None:
+    """The listener's queue is full, so that nobody says anything."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        waiting = [socket.socket() for _ in range(4)]
+        for sock in waiting:
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
+        alarm(error := TimeoutError("the caller's limit"))
+        with pytest.raises(TimeoutError) as caught:
+            connect(listener.getsockname()[1], 30)
+        assert caught.value is error
+        for sock in waiting:
+            sock.close()
+
+
+def test_a_handler_s_exception_ends_a_greeting(alarm: Callable[[BaseException], None]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        alarm(error := TimeoutError("the caller's limit"))
+        with pytest.raises(TimeoutError) as caught:
+            connect(listener.getsockname()[1], 30)
+        assert caught.value is error
+
+
+def connect(port: int, timeout_s: float, host: str = "127.0.0.1") -> BlockingConnection:
+    return BlockingConnection(f"{host}:{port}", Greeting(Introduction()), Limits(), timeout_s)
+
+
+def test_a_handler_s_exception_ends_a_request_that_leaves_slowly(alarm: Callable[[BaseException], None]) -> None:
+    ours, theirs = socket.socketpair()
+    connection = object.__new__(BlockingConnection)
+    connection._socket, connection._proof, connection._request_id = ours, [], 0
+    connection._timeout_s, connection._under_tls = -1.0, False
+    with closing(theirs), closing(connection):
+        alarm(error := TimeoutError("the caller's limit"))
+        with pytest.raises(TimeoutError) as caught:
+            connection.send(AppendRequest(), [bytes(1 << 20)] * 20)
+        assert caught.value is error
+
+
+def test_what_the_system_says_is_still_told_as_a_node_that_is_not_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(Unavailable, match="no answer in time"):
+            connect(port, 0.01)
+    with pytest.raises(Unavailable, match="refused"):
+        connect(port, 10)
+    with pytest.raises(Unavailable, match=r"localhost.*refused"):
+        connect(port, 10, "localhost")
+    with pytest.raises(Unavailable, match=r"no-such-host\.invalid:1: "):
+        connect(1, 10, "no-such-host.invalid")
+
+
+class At:
+    """Raises TimeoutError, as a signal handler may, in front of the ``number``-th line of this package that runs in a
+    call."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.where = ""
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_globals.get("__name__", "").startswith("dledger."):
+            return None
+        if event == "line":
+            self.left -= 1
+            if not self.left:
+                sys.settrace(None)
+                self.where = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
+                raise TimeoutError("the caller's limit")
+        return self
+
+
+def interrupted(number: int, work: Callable[[], object]) -> At:
+    """Do the work, interrupted there."""
+    injection = At(number)
+    sys.settrace(injection)
+    try:
+        work()
+    except TimeoutError as error:
+        if str(error) == "the caller's limit":
+            return injection
+        raise
+    finally:
+        sys.settrace(None)
+    assert not injection.where, f"swallowed in {injection.where}"
+    return injection
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_handler_s_exception_comes_out_of_every_line_of_a_call(group: Any, fast: Any) -> None:
+    assert threading.current_thread() is threading.main_thread()
+    Client(group.bootstrap, **fast).create_topic("t")
+    number, places = 1, set[str]()
+    while True:
+        with Client(group.bootstrap, **fast) as client:
+            injection = interrupted(number, lambda: client.append("t", [b"a", b"b"]))
+        if not injection.where:
+            break
+        places.add(injection.where)
+        number += 1 if "blocking" in injection.where or number < 50 else 3
+    assert any("_receive_some" in place for place in places)
+    gc.collect()  # sockets that were interrupted before anybody had them
+    values = group.values("t")
+    assert values.count(b"a") == values.count(b"b") >= 1
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_handler_s_exception_comes_out_of_every_line_that_finds_the_group_of_a_path(tmp_path: Path) -> None:
+    number, places = 1, set[str]()
+    with EmbeddedGroup(tmp_path / "log", replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20) as group:
+
+        def find() -> None:
+            user_directory._read.clear()
+            user_directory._here.clear()
+            with Client(connect_path(group.path)) as client:
+                client.topics()
+
+        while (injection := interrupted(number, find)).where:
+            places.add(injection.where)
+            number += 1
+    gc.collect()
+    assert {name for place in places for name in ("Home.node", "start_time", "group_secret") if name in place} == {
+        "Home.node", "start_time", "group_secret"
+    }  # fmt: skip
