@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
+from itertools import islice
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from dledger.client import Client, Producer, Stage
 from dledger.errors import ConfigError, DLedgerError, TransactionError
 from dledger.testing.interrupts.book import OPEN, TAKEN, Attempt, Book, Unit
+from dledger.testing.interrupts.calls import OTHERS
 from dledger.testing.interrupts.inject import Injector
+from dledger.testing.interrupts.messages import Messages
 
 CALLS: Final = 24
 """Calls of a round, beside those that end it."""
@@ -21,16 +25,32 @@ SETTINGS: Final[dict[str, Any]] = {"max_in_flight": 8, "max_in_flight_bytes": 40
 PARTITIONS: Final = 3
 
 
-class Round:
-    """One topic, one client, and what is done with them."""
+class Servers(NamedTuple):
+    """Addresses of a group with topics and of one with messages."""
 
-    def __init__(self, servers: str, topic: str, dice: Random, injector: Injector) -> None:
+    topics: str
+    messages: str
+
+
+class Round:
+    """One topic, one client, and what is done with them.
+
+    Args:
+        others: names of `OTHERS`, without end.
+    """
+
+    def __init__(
+        self, servers: Servers, topic: str, dice: Random, injector: Injector, others: Iterator[str]
+    ) -> None:
         self.book = Book(topic)
         self._topic = topic
         self._dice = dice
         self._injector = injector
-        self._client = Client(servers, linger_ms=dice.choice((0, 1, 5)), **SETTINGS)
-        self._client.create_topic(topic, PARTITIONS)
+        self._client = Client(servers.topics, linger_ms=dice.choice((0, 1, 5)), **SETTINGS)
+        self._info = self._client.create_topic(topic, PARTITIONS)
+        self._others = others
+        self._broker = Client(servers.messages)
+        self.messages = Messages(self._broker, topic, dice)
         self._producers: list[Producer] = []
         self._ended: list[Producer] = []
         self._sequence = 0
@@ -42,8 +62,10 @@ class Round:
             + [self._append_batch] * 2
             + [self._direct] * 2
             + [self._transaction] * 2
-            + [self._stage, self._flush, self._close, self._result, self._read, self._ask]
+            + [self._stage, self._flush, self._close, self._result, self._read, self._ask, self._message]
         )
+        first = self.book.attempt(self.book.values(1))  # without a record some calls would wait for one
+        first.answer = self._client.append(self._topic, first.values, partition=0)
         helper = self._helper() if self._dice.random() < 0.3 else None
         for _ in range(CALLS):
             self._dice.choice(actions)()
@@ -53,6 +75,7 @@ class Round:
             producer.close()
         self.book.settle()
         self._client.close()
+        self._broker.close()
 
     def _call(self, name: str, function: Any) -> tuple[Any, BaseException | None]:
         return self._injector.call(name, function)
@@ -89,8 +112,14 @@ class Round:
 
     def _direct(self) -> None:
         one = self.book.attempt(self.book.values(self._dice.choice((1, 4))))
-        call = lambda: self._client.append(self._topic, one.values)  # noqa: E731
-        one.answer, _ = self._call("client.append", call)
+        if self._dice.random() < 0.5:
+            call = lambda: self._client.append(self._topic, one.values)  # noqa: E731
+            one.answer, _ = self._call("client.append", call)
+        else:
+            batch, at = _batch(one.values), self._dice.randrange(PARTITIONS)
+            one.answer, _ = self._call(
+                "client.append_batch", lambda: self._client.append_batch(self._topic, at, batch)
+            )
         if one.answer is not None:
             one.state = TAKEN
 
@@ -118,13 +147,29 @@ class Round:
 
     def _read(self) -> None:
         at = self._dice.randrange(PARTITIONS)
+        if self._dice.random() < 0.3:
+            end = self._client.end_offsets(self._topic)[at]
+            self._call("client.fetch_bodies", lambda: list(self._client.fetch_bodies(self._topic, at, 0, end)))
+            return
         found, _ = self._call("client.read", lambda: list(self._client.read(self._topic, at, 0)))
         values = [value for batch in found or () for value in batch["value"].to_pylist()]
         if len(values) != len(set(values)):
             self.book.problems.append(f"a read of partition {at} gave a record twice")
 
     def _ask(self) -> None:
-        self._call("client.end_offsets", lambda: self._client.end_offsets(self._topic))
+        for name in islice(self._others, 3):
+            call, kind = OTHERS[name]
+            with contextlib.suppress(DLedgerError):
+                answer, interrupt = self._call(f"client.{name}", lambda: call(self._client, self._info))  # noqa: B023
+                if interrupt is None and not isinstance(answer, kind):
+                    self.book.problems.append(f"client.{name} was answered with {answer!r}")
+
+    def _message(self) -> None:
+        for _ in range(3):
+            name, call, took = self.messages.next()
+            answer, interrupt = self._call(f"client.{name}", call)
+            if interrupt is None:
+                took(answer)
 
     def _transaction(self) -> None:
         """A transaction whose appends' interrupts its block bears, or does not."""
@@ -140,9 +185,12 @@ class Round:
             one = Attempt(self.book.values(self._dice.choice((1, 30, 200))))
             unit.attempts.append(one)
             keys = [self._dice.choice((b"a", b"b", b"c", b"d")) for _ in one.values]
-            append = lambda: transaction.append(self._topic, one.values, keys=keys)  # noqa: B023, E731
+            name, append = "append", lambda: transaction.append(self._topic, one.values, keys=keys)  # noqa: B023
+            if self._dice.random() < 0.3:
+                batch = _batch(one.values)
+                name, append = "append_batch", lambda: transaction.append_batch(self._topic, 1, batch)  # noqa: B023
             try:
-                _, interrupt = self._call("transaction.append", append)
+                _, interrupt = self._call(f"transaction.{name}", append)
             except TransactionError:  # an abort before was interrupted
                 interrupt = None
             else:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dledger.embedded import EmbeddedGroup
 from dledger.net.loop import loop_factory
-from dledger.testing.interrupts.blocking import Round, stored
+from dledger.testing.interrupts.blocking import Round, Servers, stored
+from dledger.testing.interrupts.book import Book
+from dledger.testing.interrupts.calls import OTHERS
 from dledger.testing.interrupts.cancelling import AsyncRound, Canceller
 from dledger.testing.interrupts.inject import Injector
+from dledger.testing.interrupts.messages import Messages
 from dledger.testing.result import result
 
 HANG_S: Final = 120.0
@@ -22,27 +26,59 @@ HANG_S: Final = 120.0
 PROBLEMS: Final = 20
 
 
+class Outcome(NamedTuple):
+    """Of a round.
+
+    Attributes:
+        asked, fired: calls and interrupts, by the name of the call.
+        seconds: interrupts while another one was handled.
+    """
+
+    book: Book
+    messages: Messages
+    asked: Counter[str]
+    fired: Counter[str]
+    seconds: int
+
+
+class Kind:
+    """A client, and its kind of round."""
+
+    def __init__(self, prefix: str, play: Callable[[Servers, str, Random, Iterator[str]], Outcome]) -> None:
+        self.prefix = prefix
+        self.round = play
+        self.others = cycle(OTHERS)
+
+
 def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Interrupt and cancel calls until that many are reached, or something is wrong.
 
     Args:
-        folder: for the group's files.
+        folder: for the groups' files.
         interrupts: exceptions of signal handlers and cancellations, together.
         seed: of the order of calls and the points of interrupts; threads and the group itself run as they run.
     """
     problems: list[str] = []
+    asked: Counter[str] = Counter()
     fired: Counter[str] = Counter()
     rounds = records = seconds = 0
-    with EmbeddedGroup(folder, replicas=1) as group:
+    kinds = (Kind("asyncio ", _cancelled), Kind("", _interrupted))
+    with (
+        EmbeddedGroup(folder / "topics", replicas=1) as group,
+        EmbeddedGroup(folder / "messages", replicas=1, commit_log="rocketmq") as broker,
+    ):
+        servers = Servers(group.bootstrap_servers, broker.bootstrap_servers)
         while sum(fired.values()) < interrupts and not problems:
-            dice = Random(f"{seed} {rounds}")
-            topic = f"round-{seed}-{rounds}"
+            topic, kind = f"round-{seed}-{rounds}", kinds[rounds % 2]
             faulthandler.dump_traceback_later(HANG_S, exit=True)
-            one = _round if rounds % 2 else _async_round
-            found, hits, second, stored = one(group.bootstrap_servers, topic, dice)
-            problems += [f"round {rounds}: {problem}" for problem in found]
-            fired.update(hits)
-            rounds, records, seconds = rounds + 1, records + stored, seconds + second
+            one = kind.round(servers, topic, Random(f"{seed} {rounds}"), kind.others)
+            there = stored(servers.topics, topic)
+            one.book.check(there)
+            one.messages.check(servers.messages)
+            problems += [f"round {rounds}: {problem}" for problem in one.book.problems + one.messages.book.problems]
+            asked.update({kind.prefix + name: count for name, count in one.asked.items()})
+            fired.update({kind.prefix + name: count for name, count in one.fired.items()})
+            rounds, records, seconds = rounds + 1, records + sum(map(len, there.values())), seconds + one.seconds
             if not rounds % 100:
                 say(f"{rounds} rounds, {sum(fired.values())} interrupts and cancellations")
         faulthandler.cancel_dump_traceback_later()
@@ -59,34 +95,27 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
         ok=not problems,
         figures=figures,
         faults=dict(sorted(fired.items())),
+        calls=dict(sorted(asked.items())),
         problems=problems[:PROBLEMS],
     )
 
 
-def _round(servers: str, topic: str, dice: Random) -> tuple[list[str], Counter[str], int, int]:
+def _interrupted(servers: Servers, topic: str, dice: Random, others: Iterator[str]) -> Outcome:
     with Injector(dice) as injector:
-        one = Round(servers, topic, dice, injector)
+        one = Round(servers, topic, dice, injector, others)
         one.run()
-    there = stored(servers, topic)
-    one.book.check(there)
-    return [*injector.problems, *one.book.problems], injector.fired, injector.seconds, _count(there)
+    one.book.problems += injector.problems
+    return Outcome(one.book, one.messages, injector.asked, injector.fired, injector.seconds)
 
 
-def _async_round(servers: str, topic: str, dice: Random) -> tuple[list[str], Counter[str], int, int]:
+def _cancelled(servers: Servers, topic: str, dice: Random, others: Iterator[str]) -> Outcome:
     canceller = Canceller(dice)
 
     async def work() -> AsyncRound:
-        one = AsyncRound(servers, topic, dice, canceller)
+        one = AsyncRound(servers, topic, dice, canceller, others)
         await one.run()
         return one
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         one = runner.run(work())
-    there = stored(servers, topic)
-    one.book.check(there)
-    fired = Counter({f"asyncio {name}": count for name, count in canceller.fired.items()})
-    return one.book.problems, fired, canceller.seconds, _count(there)
-
-
-def _count(there: dict[int, list[bytes]]) -> int:
-    return sum(map(len, there.values()))
+    return Outcome(one.book, one.messages, canceller.asked, canceller.fired, canceller.seconds)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from itertools import islice
 from random import Random
 from typing import Any, Final
 
@@ -14,10 +15,14 @@ import pyarrow as pa
 from dledger.client import AsyncClient
 from dledger.client.aproducer import AsyncProducer, AsyncStage
 from dledger.errors import DLedgerError, TransactionError
-from dledger.testing.interrupts.blocking import PARTITIONS, SETTINGS
+from dledger.testing.interrupts.blocking import PARTITIONS, Servers
 from dledger.testing.interrupts.book import OPEN, TAKEN, Attempt, Book, Unit
+from dledger.testing.interrupts.calls import OTHERS
+from dledger.testing.interrupts.messages import Messages
 
 CALLS: Final = 24
+NARROW: Final[dict[str, Any]] = {"max_in_flight": 2, "max_in_flight_bytes": 2048, "batch_bytes": 128}
+"""Appends on a loop end before an answer comes: only so little makes them wait for room."""
 PATIENCE_S: Final = 60.0
 """A call that takes longer than this hangs."""
 
@@ -26,10 +31,12 @@ class Canceller:
     """Runs coroutines, and cancels some of them at one of their awaits, and at a later one again.
 
     Attributes:
-        fired: how often a call was cancelled, by its name.
+        asked: how often a call was made, by its name.
+        fired: how often one was cancelled.
     """
 
     def __init__(self, dice: Random) -> None:
+        self.asked: Counter[str] = Counter()
         self.fired: Counter[str] = Counter()
         self.seconds = 0
         self._dice = dice
@@ -42,6 +49,7 @@ class Canceller:
             Exception: what it raised.
             TimeoutError: it hangs.
         """
+        self.asked[name] += 1
         dice, at = self._dice, []
         if dice.random() < 0.6:
             at = [dice.randrange(1, self._lengths.get(name, 8) + 2)]
@@ -101,35 +109,43 @@ class _Watched:
 
 
 class AsyncRound:
-    """One topic, one client, and what is done with them."""
+    """One topic, one client, and what is done with them; ``others`` as in `Round`."""
 
-    def __init__(self, servers: str, topic: str, dice: Random, canceller: Canceller) -> None:
+    def __init__(
+        self, servers: Servers, topic: str, dice: Random, canceller: Canceller, others: Iterator[str]
+    ) -> None:
         self.book = Book(topic)
         self._topic = topic
         self._dice = dice
         self._call = canceller.call
-        self._client = AsyncClient(servers, linger_ms=dice.choice((0, 1, 5)), **SETTINGS)
+        self._others = others
+        self._broker = AsyncClient(servers.messages)
+        self.messages = Messages(self._broker, topic, dice)
+        self._client = AsyncClient(servers.topics, linger_ms=dice.choice((0, 1, 5)), **NARROW)
         self._producers: list[AsyncProducer] = []
         self._ended: list[AsyncProducer] = []
         self._sequence = 0
 
     async def run(self) -> None:
         """Do the calls, some of them at a time, then end everything without cancelling."""
-        await self._client.create_topic(self._topic, PARTITIONS)
+        self._info = await self._client.create_topic(self._topic, PARTITIONS)
         actions = (
             [self._append] * 8
             + [self._append_batch] * 2
             + [self._direct] * 2
             + [self._transaction] * 2
-            + [self._stage, self._flush, self._close, self._result, self._read]
+            + [self._stage, self._flush, self._close, self._result, self._read, self._ask, self._message]
         )
+        first = self.book.attempt(self.book.values(1))
+        first.answer = await self._client.append(self._topic, first.values, partition=0)
         for _ in range(CALLS // 2):
-            together = [self._dice.choice(actions)() for _ in range(self._dice.choice((1, 1, 2, 6)))]
+            together = [self._dice.choice(actions)() for _ in range(self._dice.choice((1, 2, 6, 12)))]
             await asyncio.gather(*together)
         for producer in [*self._producers, *self._ended]:
             await asyncio.wait_for(producer.close(), PATIENCE_S)
         self.book.settle()
         await self._client.close()
+        await self._broker.close()
 
     async def _producer(self) -> AsyncProducer:
         while not self._producers or (len(self._producers) < 3 and self._dice.random() < 0.1):
@@ -159,7 +175,11 @@ class AsyncRound:
 
     async def _direct(self) -> None:
         one = self.book.attempt(self.book.values(self._dice.choice((1, 4))))
-        one.answer, _ = await self._call("client.append", self._client.append(self._topic, one.values))
+        if self._dice.random() < 0.5:
+            one.answer, _ = await self._call("client.append", self._client.append(self._topic, one.values))
+        else:
+            work = self._client.append_batch(self._topic, self._dice.randrange(PARTITIONS), _batch(one.values))
+            one.answer, _ = await self._call("client.append_batch", work)
         if one.answer is not None:
             one.state = TAKEN
 
@@ -183,6 +203,9 @@ class AsyncRound:
 
     async def _read(self) -> None:
         at = self._dice.randrange(PARTITIONS)
+        if self._dice.random() < 0.3:
+            await self._call("client.fetch_bodies", self._bodies(at))
+            return
         found, _ = await self._call("client.read", self._all(at))
         if found is not None and len(found) != len(set(found)):
             self.book.problems.append(f"a read of partition {at} gave a record twice")
@@ -193,6 +216,25 @@ class AsyncRound:
             async for batch in self._client.read(self._topic, at, 0)
             for value in batch["value"].to_pylist()
         ]
+
+    async def _bodies(self, at: int) -> int:
+        end = (await self._client.end_offsets(self._topic))[at]
+        return sum([len(body) async for _, body in self._client.fetch_bodies(self._topic, at, 0, end)])
+
+    async def _ask(self) -> None:
+        for name in islice(self._others, 3):
+            call, kind = OTHERS[name]
+            with contextlib.suppress(DLedgerError):
+                answer, cancelled = await self._call(f"client.{name}", call(self._client, self._info))
+                if not cancelled and not isinstance(answer, kind):
+                    self.book.problems.append(f"client.{name} was answered with {answer!r}")
+
+    async def _message(self) -> None:
+        for _ in range(3):
+            name, call, took = self.messages.next()
+            answer, cancelled = await self._call(f"client.{name}", call())
+            if not cancelled:
+                took(answer)
 
     async def _transaction(self) -> None:
         """A transaction whose cancelled appends its block bears, or does not."""
@@ -208,8 +250,11 @@ class AsyncRound:
             one = Attempt(self.book.values(self._dice.choice((1, 30, 200))))
             unit.attempts.append(one)
             keys = [self._dice.choice((b"a", b"b", b"c", b"d")) for _ in one.values]
-            work = transaction.append(self._topic, one.values, keys=keys)
-            _, cancelled = await self._call("transaction.append", work)
+            if self._dice.random() < 0.3:
+                name, work = "append_batch", transaction.append_batch(self._topic, 1, _batch(one.values))
+            else:
+                name, work = "append", transaction.append(self._topic, one.values, keys=keys)
+            _, cancelled = await self._call(f"transaction.{name}", work)
             one.state = OPEN if cancelled else TAKEN
             if cancelled and not bears:
                 await self._end(unit, "transaction.abort", transaction.abort)
@@ -235,7 +280,7 @@ class AsyncRound:
         stage, _ = await self._call("client.stage", self._client.stage(writer, number))
         if not isinstance(stage, AsyncStage):
             return
-        for _ in range(2):
+        for _ in range(4):
             one = Attempt(self.book.values(50))
             unit.attempts.append(one)
             work = stage.append_batch(self._topic, self._dice.randrange(PARTITIONS), _batch(one.values))

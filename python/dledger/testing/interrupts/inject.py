@@ -38,11 +38,13 @@ class Injector:
     """Calls functions, and interrupts some of them.
 
     Attributes:
-        fired: how often a handler raised, by the name of the call.
+        asked: how often a call was made, by its name.
+        fired: how often a handler raised in one.
         problems: exceptions that somebody swallowed or changed.
     """
 
     def __init__(self, dice: Random) -> None:
+        self.asked: Counter[str] = Counter()
         self.fired: Counter[str] = Counter()
         self.seconds = 0
         self.problems: list[str] = []
@@ -51,6 +53,7 @@ class Injector:
         self._left = 0
         self._seen = 0
         self._again = 0
+        self._handled = 0
         self._opcodes = False
         self._raised: list[BaseException] = []
         self._ignored: list[BaseException] = []
@@ -84,6 +87,7 @@ class Injector:
         Raises:
             Exception: what the function raised by itself.
         """
+        self.asked[name] += 1
         self._begin(name)
         try:
             self._inside = True
@@ -94,15 +98,20 @@ class Injector:
         except BaseException as error:
             self._inside = False
             self._end()
-            if not self._raised:
+            if not self._felt:
                 raise
             if not any(error is one for one in self._raised) and not self._by_library(error):
                 self.problems.append(f"{name}: {self._raised[-1]!r} came out as {error!r}")
             return None, error
         self._end()
-        if len(self._raised) > len(self._ignored):
+        if self._felt:
             self.problems.append(f"{name}: {self._raised[-1]!r} was swallowed")
         return result, None
+
+    @property
+    def _felt(self) -> bool:
+        """Whether any interrupt had to come out of the call."""
+        return len(self._raised) > len(self._ignored)
 
     def _by_library(self, error: BaseException) -> bool:
         """Whether it is a library's answer to the interrupt: codecs wrap it, Arrow takes it for a refusal."""
@@ -114,7 +123,7 @@ class Injector:
 
     def _begin(self, name: str) -> None:
         self._name, self._raised, self._ignored = name, [], []
-        self._seen = self._left = self._again = 0
+        self._seen = self._left = self._again = self._handled = 0
         dice = self._dice
         if dice.random() < 0.6:
             self._opcodes = dice.random() < 0.5
@@ -132,14 +141,17 @@ class Injector:
             self._lengths[self._name] = (self._lengths.get(self._name, seen) + seen) // 2
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if not self._inside or len(self._raised) > 1:
+        if not self._inside or self._handled > 1 or (frame and frame.f_code is _DROPS):
             return
-        error = self._dice.choice(KINDS)(f"interrupt {len(self._raised) + 1} in {_places(frame)}")
-        if self._raised:
+        error = self._dice.choice(KINDS)(f"interrupt {self._handled + 1} in {_places(frame)}")
+        if self._handled:
             self.seconds += 1
+            if frame is not None and frame.f_code is _PROGRAM["end"].__code__:
+                self._raised.pop()  # it came into the first one's handler, which has not raised and never will
         self._raised.append(error)
         self.fired[self._name] += 1
-        if self._again and len(self._raised) == 1:
+        self._handled += 1
+        if self._again and self._handled == 1:
             self._left = self._again
             while frame is not None and frame.f_code is not _CALL:
                 frame.f_trace, frame.f_trace_opcodes = self._tracer, self._opcodes
@@ -183,3 +195,5 @@ def _places(frame: FrameType | None) -> str:
 
 
 _CALL: Final = Injector.call.__code__
+_DROPS: Final = Injector._unraisable.__code__
+"""Python drops what is raised in here."""

@@ -1,0 +1,51 @@
+"""The calls of a client that a round does not need for its records, for both clients: the blocking one answers, the
+asyncio one gives a coroutine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dledger.client.results import GroupOffsets, Lineage, Span
+from dledger.client.schemas import Evolved
+from dledger.messages.client import OffsetsResponse, TopicInfo
+
+Call = Callable[[Any, TopicInfo], Any]
+
+OTHERS: Final[dict[str, tuple[Call, type]]] = {
+    "create_topic": (lambda client, info: client.create_topic(f"{info.name}-more", if_absent=True), TopicInfo),
+    "add_partitions": (lambda client, info: client.add_partitions(f"{info.name}-more", 2), TopicInfo),
+    "delete_topic": (lambda client, info: client.delete_topic(f"{info.name}-more"), type(None)),
+    "topics": (lambda client, info: client.topics(), list),
+    "topic": (lambda client, info: client.topic(info.name), TopicInfo),
+    "known_topic": (lambda client, info: client.known_topic(info.name, 0), TopicInfo),
+    "described": (lambda client, info: client.described([info.name]), dict),
+    "schemas": (lambda client, info: client.schemas(info), list),
+    "schema": (lambda client, info: client.schema(info, 1), tuple),
+    "evolve_schema": (lambda client, info: client.evolve_schema(info, 0, ()), Evolved),
+    "begin_offsets": (lambda client, info: client.begin_offsets(info.name), dict),
+    "end_offsets": (lambda client, info: client.end_offsets(info.name), dict),
+    "offsets_for_times": (lambda client, info: client.offsets_for_times(info.name, 1), dict),
+    "offsets_at": (lambda client, info: client.offsets_at({info.name: {0: 1}}), OffsetsResponse),
+    "offsets": (lambda client, info: client.offsets([info.name]), OffsetsResponse),
+    "split": (lambda client, info: client.split(info.name, 0, 0, 1, 1 << 20), list),
+    "split_many": (lambda client, info: client.split_many([Span(info.name, 0, 0, 1, 1 << 20)]), list),
+    "partitions": (lambda client, info: client.partitions(), list),
+    "commits": (lambda client, info: client.commits(), list),
+    "entries": (lambda client, info: client.entries(0, 8), list),
+    "commit_offsets": (lambda client, info: client.commit_offsets("g", {info.name: {0: 0}}), type(None)),
+    "hold_retention": (lambda client, info: client.hold_retention("g", False), type(None)),
+    "lag": (lambda client, info: client.lag("g"), list),
+    "group": (lambda client, info: client.group("g"), GroupOffsets),
+    "groups": (lambda client, info: client.groups(), list),
+    "delete_group": (lambda client, info: client.delete_group("g"), type(None)),
+    "lineage": (lambda client, info: client.lineage(), Lineage),
+    "status": (lambda client, info: client.status(), dict),
+}
+"""Name -> how it is called, and what its answer is: that of another call is seen by its type."""
+LEFT_OUT: Final = {
+    "transfer": "there is one node",
+    "admit": "it changes who the group's members are",
+    "enforce_secret": "it changes who may use the group, for all calls to come",
+}
+"""Public calls that are not made, and why."""
