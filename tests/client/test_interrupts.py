@@ -17,6 +17,7 @@ import pytest
 from dledger.client import AsyncClient, Client, staging
 from dledger.client import aproducer as asynchronous
 from dledger.client.lane import Lane
+from dledger.client.pipeline import Pipeline
 from dledger.errors import ConfigError, TransactionError
 from dledger.messages.client import AppendRequest
 from dledger.net.blocking import BlockingConnection
@@ -144,7 +145,8 @@ def test_interrupt_between_closing_a_group_and_handing_it_over_sends_it_once(
 ) -> None:
     from dledger.client.intake import Intake
 
-    ready = Intake._ready
+    ready, push, pushed = Intake._ready, Pipeline.push, []  # items stay alive here: no two have the same id
+    monkeypatch.setattr(Pipeline, "push", lambda pipeline, *items: (pushed.extend(items), push(pipeline, *items)))
     for interrupted in ("before", "behind"):
         with Client(group.bootstrap, **{**fast, "linger_ms": 60_000}) as client:
             client.create_topic(interrupted)
@@ -164,6 +166,8 @@ def test_interrupt_between_closing_a_group_and_handing_it_over_sends_it_once(
             producer.close()
             assert [future.result(0).start for future in futures] == [0, 1]
             assert group.values(interrupted) == [b"a", b"b"]
+            assert len({id(item) for item in pushed}) == len(pushed)
+            pushed.clear()
 
 
 def test_interrupt_while_the_loop_is_woken_does_not_keep_others_from_it(
@@ -204,51 +208,52 @@ def test_interrupt_of_one_who_waits_for_a_future_lets_it_end(
 
 
 def test_callback_of_a_future_may_append_while_a_thread_waits_for_room(group: Any, fast: dict[str, Any]) -> None:
-    with Client(group.bootstrap, **{**fast, "max_in_flight": 8, "linger_ms": 0}) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
+    client = Client(group.bootstrap, **{**fast, "max_in_flight": 8, "linger_ms": 0})
+    client.create_topic("t")
+    producer = client.producer("t")
+    again: list[Any] = []
 
-        again: list[Any] = []
+    def append_again(_: Any) -> None:
+        again.append(producer.append_batch(0, batch(b"from a callback")))
 
-        def append_again(_: Any) -> None:
-            again.append(producer.append_batch(0, batch(b"from a callback")))
+    def work() -> int:
+        for n in range(400):
+            future = producer.append(b"x" * 20_000)
+            if n % 2:
+                future.add_done_callback(append_again)
+        producer.flush()
+        return len(group.values("t"))
 
-        def work() -> int:
-            for n in range(400):
-                future = producer.append(b"x" * 20_000)
-                if n % 2:
-                    future.add_done_callback(append_again)
-            producer.flush()
-            return len(group.values("t"))
-
-        assert in_thread(work)() == 600
-        assert all(future.result(0) for future in again)
+    assert in_thread(work)() == 600
+    assert all(future.result(0) for future in again)
+    client.close()  # only here: where the loop stands, closing would wait for it, too
 
 
 @pytest.mark.parametrize("call", ["flush", "close", "producer", "transaction", "client"])
 def test_callback_that_would_wait_for_its_own_thread_is_told_so(group: Any, fast: dict[str, Any], call: str) -> None:
-    with Client(group.bootstrap, **fast) as client:
-        client.create_topic("t")
-        producer = client.producer("t")
-        calls = {
-            "flush": producer.flush,
-            "close": producer.close,
-            "producer": lambda: client.producer("t"),
-            "transaction": lambda: client.transaction("w", 1),
-            "client": client.close,
-        }
-        ended, errors = threading.Event(), []
+    client = Client(group.bootstrap, **fast)
+    client.create_topic("t")
+    producer = client.producer("t")
+    calls = {
+        "flush": producer.flush,
+        "close": producer.close,
+        "producer": lambda: client.producer("t"),
+        "transaction": lambda: client.transaction("w", 1),
+        "client": client.close,
+    }
+    ended, errors = threading.Event(), []
 
-        def called(_: Any) -> None:
-            try:
-                calls[call]()
-            except ConfigError as error:
-                errors.append(str(error))
-            ended.set()
+    def called(_: Any) -> None:
+        try:
+            calls[call]()
+        except ConfigError as error:
+            errors.append(str(error))
+        ended.set()
 
-        producer.append(b"a").add_done_callback(called)
-        assert ended.wait(60), "it hangs, and with it all producers of the process"
-        assert "hand the call to a thread of your own" in errors[0]
+    producer.append(b"a").add_done_callback(called)
+    assert ended.wait(60), "it hangs, and with it all producers of the process"
+    assert "hand the call to a thread of your own" in errors[0]
+    client.close()
 
 
 def test_signal_handler_that_comes_into_an_append_may_not_append(
