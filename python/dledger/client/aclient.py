@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,29 +14,20 @@ from dledger.batch.records import make_records
 from dledger.client import operations, schemas, state, times
 from dledger.client.appending import append
 from dledger.client.aproducer import AsyncProducer, AsyncStage, AsyncTransaction
+from dledger.client.areading import fetch
 from dledger.client.channel import Channel
-from dledger.client.core import ATTEMPT_MS, Core
-from dledger.client.fetching import WAIT_MS, Fetcher
+from dledger.client.core import Core
 from dledger.client.messages import AsyncMessages
-from dledger.client.reading import (
-    Replicas,
-    check_partition,
-    find_nodes,
-    out_of_range,
-    preferred_address,
-    reader,
-    records,
-    take,
-)
+from dledger.client.reading import check_partition, out_of_range, reader, records
 from dledger.client.results import Appended, Committed, GroupOffsets, Lineage, Range, Span
+from dledger.client.resuming import AsyncResuming, behind_body, behind_records
 from dledger.client.schemas import Evolved
 from dledger.client.session import Session
 from dledger.client.state import CommitState, EntryState, Lag, PartitionState
 from dledger.environment import REAL, Environment
-from dledger.errors import DLedgerError, ProtocolError, Unavailable
-from dledger.messages.client import FetchedBatch, FetchResponse, OffsetKind, OffsetsResponse, TopicInfo
+from dledger.errors import DLedgerError
+from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
 from dledger.messages.command import StageSum
-from dledger.net.blocking import Lost
 from dledger.types import NodeId
 
 if TYPE_CHECKING:
@@ -199,7 +189,7 @@ class AsyncClient(AsyncMessages):
 
     # reading
 
-    async def read(
+    def read(
         self,
         topic: str,
         partition: int,
@@ -209,19 +199,29 @@ class AsyncClient(AsyncMessages):
         follow: bool = False,
         max_bytes: int = 4 << 20,
         replica: str | None = None,
-    ) -> AsyncIterator[pa.RecordBatch]:
-        """See `Client.read`."""
+    ) -> AsyncResuming[pa.RecordBatch]:
+        """See `Client.read`. Its first turn asks for the end."""
+        opened: list[tuple[TopicInfo, int | None]] = []
+
+        async def read_on(position: int) -> AsyncGenerator[pa.RecordBatch, None]:
+            if not opened:
+                opened.append(await self._open(topic, partition, start, end, follow))
+            info, last = opened[0]
+            known = self.core, info.name, info.topic_id, info.log_id
+            fetcher = reader(self.core, info, partition, position, last, max_bytes)
+            async for batch, body in fetch(self.core, self._channel, fetcher, replica, follow):
+                columns = await self._run(schemas.of_body(*known, body)) if info.typed else None
+                yield records(batch, body, position, last, columns)
+
+        return AsyncResuming(read_on, start, behind_records)
+
+    async def _open(
+        self, topic: str, partition: int, start: int, end: int | None, follow: bool
+    ) -> tuple[TopicInfo, int | None]:
         info = await self._run(operations.topic(self.core, topic))
-        last = end
-        if not (follow and end is None and start >= 0):
-            last = await self._check_range(topic, partition, start, end)
-        fetched = self._fetch(reader(self.core, info, partition, start, last, max_bytes), replica, follow)
-        async for batch, body in fetched:
-            columns = None
-            if info.typed:
-                known = self.core, info.name, info.topic_id, info.log_id
-                columns = await self._run(schemas.of_body(*known, body))
-            yield records(batch, body, start, last, columns)
+        if follow and end is None and start >= 0:
+            return info, end
+        return info, await self._check_range(topic, partition, start, end)
 
     async def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
         ends = await self._run(operations.topic_offsets(self.core, topic, OffsetKind.END))
@@ -232,7 +232,7 @@ class AsyncClient(AsyncMessages):
             raise out_of_range(topic, partition, start, end, begins[partition], ends[partition])
         return last
 
-    async def fetch_bodies(
+    def fetch_bodies(
         self,
         topic: str | int | TopicInfo,
         partition: int,
@@ -241,48 +241,16 @@ class AsyncClient(AsyncMessages):
         *,
         max_bytes: int = 4 << 20,
         replica: str | None = None,
-    ) -> AsyncIterator[tuple[FetchedBatch, memoryview]]:
+    ) -> AsyncResuming[tuple[FetchedBatch, memoryview]]:
         """See `Client.fetch_bodies`."""
-        if isinstance(topic, str):
-            topic = await self._run(operations.known_topic(self.core, topic))
-        async for found in self._fetch(reader(self.core, topic, partition, start, end, max_bytes), replica, False):
-            yield found
 
-    async def _fetch(
-        self, fetcher: Fetcher, replica: str | None, follow: bool
-    ) -> AsyncIterator[tuple[FetchedBatch, memoryview]]:
-        if fetcher.done:
-            return
-        if not self.core.routes.peers:
-            self.core.routes.learned((await self._channel.ask(find_nodes(self.core)))[0])
-        replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
-        patience_ms = self.core.config.request_timeout_ms
-        deadline_ms = self.core.now_ms() + patience_ms
-        while not fetcher.done:
-            try:
-                batches = await self._fetch_some(fetcher, replicas.address)
-            except DLedgerError as error:
-                pause = replicas.failed()
-                if self.core.now_ms() + pause * 1000 > deadline_ms:
-                    raise
-                if not getattr(error, "elsewhere", isinstance(error, Unavailable)):
-                    raise
-                await asyncio.sleep(pause)
-                continue
-            replicas.worked()
-            for found in batches:
+        async def read_on(position: int) -> AsyncGenerator[tuple[FetchedBatch, memoryview], None]:
+            known = await self._run(operations.known_topic(self.core, topic)) if isinstance(topic, str) else topic
+            fetcher = reader(self.core, known, partition, position, end, max_bytes)
+            async for found in fetch(self.core, self._channel, fetcher, replica, follow=False):
                 yield found
-            deadline_ms = self.core.now_ms() + patience_ms
 
-    async def _fetch_some(self, fetcher: Fetcher, address: str) -> list[tuple[FetchedBatch, memoryview]]:
-        rpc = await self._channel.rpc(address)
-        try:
-            answer, payload = await rpc.ask(fetcher.request(), (), (ATTEMPT_MS + WAIT_MS) / 1000)
-        except Lost as error:
-            raise Unavailable(f"{address}: {error}") from None
-        if not isinstance(answer, FetchResponse):
-            raise ProtocolError(f"{type(answer).__name__} where FetchResponse belongs")
-        return take(fetcher, answer, payload)
+        return AsyncResuming(read_on, start, behind_body)
 
     async def begin_offsets(self, topic: str, *, stale: bool = False) -> dict[int, int]:
         """See `Client.begin_offsets`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,6 +33,7 @@ from dledger.client.reading import (
     records,
 )
 from dledger.client.results import Appended, Committed, Lineage
+from dledger.client.resuming import Resuming, behind_body, behind_records
 from dledger.client.schemas import of_body
 from dledger.client.staging import Stage, Transaction
 from dledger.errors import DLedgerError
@@ -124,11 +125,11 @@ class Client(Questions, Messages):
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():  # a child must not talk on its parent's connections; it may close its copies
-            self._pid = os.getpid()
             self._shared = None
             lanes, self._lanes = self._lanes, deque()
             for lane in lanes:
                 lane.close()
+            self._pid = os.getpid()  # last: an interrupt before it leaves all of it to the next call
 
     def _channel(self) -> Channel:
         """Connections of the background loop, on which pipelines run."""
@@ -243,11 +244,12 @@ class Client(Questions, Messages):
         follow: bool = False,
         max_bytes: int = 4 << 20,
         replica: str | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Resuming[pa.RecordBatch]:
         """Records of [start, end) as batches in the READ_SCHEMA: offset, timestamp, key, value, headers. Rows of a
         typed topic come with the text of their key column and as JSON.
 
         Without ``end``: up to the end at the time of the call, or with ``follow`` for ever, waiting for new records.
+        Behind an exception, as a signal handler's, the next turn goes on with the first record that was not given.
 
         Args:
             max_bytes: stored bytes of one fetch.
@@ -263,11 +265,15 @@ class Client(Questions, Messages):
             last = self._check_range(topic, partition, start, end)
         elif start < 0:
             self._check_range(topic, partition, start, None)
-        fetched = self._fetch(reader(self.core, info, partition, start, last, max_bytes), replica, follow)
-        if not info.typed:
-            return (records(batch, body, start, last) for batch, body in fetched)
         known = self.core, info.name, info.topic_id, info.log_id
-        return (records(one, body, start, last, self._run(of_body(*known, body))) for one, body in fetched)
+
+        def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
+            fetcher = reader(self.core, info, partition, position, last, max_bytes)
+            for batch, body in self._fetch(fetcher, replica, follow):
+                columns = self._run(of_body(*known, body)) if info.typed else None
+                yield records(batch, body, position, last, columns)
+
+        return Resuming(read_on, start, behind_records)
 
     def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
         ends = self._run(operations.topic_offsets(self.core, topic, OffsetKind.END))
@@ -287,7 +293,7 @@ class Client(Questions, Messages):
         *,
         max_bytes: int = 4 << 20,
         replica: str | None = None,
-    ) -> Iterator[tuple[FetchedBatch, memoryview]]:
+    ) -> Resuming[tuple[FetchedBatch, memoryview]]:
         """Stored bodies that cover [start, end), byte for byte as on disk, checked against their CRCs.
 
         The first may begin before ``start`` and the last end behind ``end``. ``topic`` by name, id, or as described.
@@ -295,13 +301,16 @@ class Client(Questions, Messages):
         Raises:
             As `read`; but an ``end`` that is not there yet is waited for, up to request_timeout_ms.
         """
-        if isinstance(topic, str):
-            topic = self._run(operations.known_topic(self.core, topic))
-        return self._fetch(reader(self.core, topic, partition, start, end, max_bytes), replica, follow=False)
+        known = self._run(operations.known_topic(self.core, topic)) if isinstance(topic, str) else topic
+
+        def read_on(position: int) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
+            return self._fetch(reader(self.core, known, partition, position, end, max_bytes), replica, follow=False)
+
+        return Resuming(read_on, start, behind_body)
 
     def _fetch(
         self, fetcher: Fetcher, replica: str | None, follow: bool
-    ) -> Iterator[tuple[FetchedBatch, memoryview]]:
+    ) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
         if fetcher.done:
             return
         lane = self._take_lane()

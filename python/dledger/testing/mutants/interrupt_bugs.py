@@ -100,4 +100,25 @@ INTERRUPTS: Final = (
         "a transaction commits a part of an append that was cancelled",
         _TESTS,
     ),
+    Mutant(
+        "interrupt-reader-ends-in-silence", "P3", "client.resuming", "Resuming.__next__",
+        "                self._running = None\n",
+        "                self._end_of = self._end_of\n",
+        "the turn behind an interrupted one says that nothing is left",
+        "tests/client/test_resuming.py",
+    ),
+    Mutant(
+        "interrupt-reader-goes-on-too-late", "P3", "client.resuming", "Resuming.__next__",
+        "        self._position = end ",
+        "        self._position = end + 1 ",
+        "a reader that was interrupted leaves a record out",
+        "tests/client/test_resuming.py",
+    ),
+    Mutant(
+        "interrupt-asyncio-reader-begins-again", "P3", "client.resuming", "AsyncResuming.__anext__",
+        "        self._position = self._end_of(found)\n",
+        "",
+        "a reader whose wait timed out gives records twice",
+        "tests/client/test_resuming.py",
+    ),
 )  # fmt: skip

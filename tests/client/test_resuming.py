@@ -1,0 +1,154 @@
+"""Readers that were interrupted between two batches, or while they wait, go on with the next record."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from dledger.client import AsyncClient, Client, aclient
+from dledger.client import client as blocking
+from dledger.client.resuming import Resuming
+
+PIECES = [[f"{n}".encode() for n in range(at, at + 3)] for at in range(0, 12, 3)]
+ALL = [value for piece in PIECES for value in piece]
+
+
+class Stopped(Exception):
+    """What a program's signal handler raises."""
+
+
+@pytest.fixture
+def topic(group: Any, fast: dict[str, Any]) -> str:
+    with Client(group.bootstrap, **fast) as client:
+        client.create_topic("t")
+        for piece in PIECES:
+            client.append("t", piece)
+    return "t"
+
+
+def values(found: Any) -> list[bytes]:
+    return [value for batch in found for value in batch["value"].to_pylist()]
+
+
+def test_asyncio_reader_goes_on_behind_a_wait_that_timed_out(group: Any, fast: dict[str, Any], topic: str) -> None:
+    async def work() -> list[bytes]:
+        async with AsyncClient(group.bootstrap, **fast) as client:
+            reader, found = client.read(topic, 0, 0, follow=True), []
+            while len(values(found)) < len(ALL):
+                found.append(await anext(reader))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(reader), 0.05)
+            await client.append(topic, b"behind it")
+            found.append(await asyncio.wait_for(anext(reader), 60))
+            await reader.aclose()
+            return values(found)
+
+    assert asyncio.run(work()) == [*ALL, b"behind it"]
+
+
+def test_asyncio_reader_that_is_cancelled_at_any_await_gives_each_record_once(
+    group: Any, fast: dict[str, Any], topic: str
+) -> None:
+    async def work(turns: int) -> list[bytes]:
+        async with AsyncClient(group.bootstrap, **fast) as client:
+            reader, found = client.read(topic, 0, 0), []
+            with contextlib.suppress(StopAsyncIteration):
+                while True:
+                    task = asyncio.ensure_future(anext(reader))
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    if not found:
+                        task.cancel()
+                    try:
+                        found.append(await task)
+                    except asyncio.CancelledError:
+                        turns += 3
+            return values(found)
+
+    for turns in range(6):
+        assert asyncio.run(work(turns)) == ALL
+
+
+def test_asyncio_bodies_go_on_behind_an_exception(
+    group: Any, fast: dict[str, Any], topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> list[int]:
+        async with AsyncClient(group.bootstrap, **fast) as client:
+            bodies, found = client.fetch_bodies(topic, 0, 0, 12), []
+            found.append((await anext(bodies))[0].base_offset)
+            with monkeypatch.context() as patch:
+                patch.setattr(aclient, "fetch", None)
+                patch.setattr(bodies, "_running", fails())
+                with pytest.raises(Stopped):
+                    await anext(bodies)
+            return found + [batch.base_offset async for batch, _ in bodies]
+
+    async def fails() -> Any:
+        raise Stopped
+        yield
+
+    assert asyncio.run(work()) == [0, 3, 6, 9]
+
+
+def test_reader_goes_on_behind_an_interrupt(
+    group: Any, fast: dict[str, Any], topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception comes behind the fetch of the second batch, which nobody was given."""
+    records, calls = blocking.records, []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Stopped
+        return records(*arguments)
+
+    monkeypatch.setattr(blocking, "records", interrupted)
+    with Client(group.bootstrap, **fast) as client:
+        reader = client.read(topic, 0, 1, 11)
+        found = [next(reader)]
+        with pytest.raises(Stopped):
+            next(reader)
+        assert values([*found, *reader]) == ALL[1:11]
+
+
+def test_reader_goes_on_behind_an_interrupt_of_its_own_bookkeeping() -> None:
+    def make(position: int) -> Generator[int, None, None]:
+        yield from range(position, 4)
+
+    def end_of(found: int) -> int:
+        if found == 1 and not stops.pop():
+            raise Stopped
+        return found + 1
+
+    stops = [True, False]
+    reader = Resuming(make, 0, end_of)
+    assert next(reader) == 0
+    with pytest.raises(Stopped):
+        next(reader)
+    assert list(reader) == [1, 2, 3]
+    assert list(reader) == []
+
+
+def test_reader_that_another_thread_is_in_is_not_made_again() -> None:
+    def make(position: int) -> Generator[int, None, None]:
+        for n in range(position, 3):
+            if n == 1:
+                with pytest.raises(ValueError, match="already executing"):
+                    next(reader)
+            yield n
+
+    reader = Resuming(make, 0, lambda found: found + 1)
+    assert list(reader) == [0, 1, 2]
+
+
+def test_reader_that_is_closed_is_over(group: Any, fast: dict[str, Any], topic: str) -> None:
+    with Client(group.bootstrap, **fast) as client:
+        for given in (0, 1):
+            reader = client.read(topic, 0, 0)
+            assert len([next(reader) for _ in range(given)]) == given
+            reader.close()
+            assert list(reader) == []
