@@ -8,12 +8,12 @@ import sys
 from types import TracebackType
 from typing import Final
 
-_OURS: Final = sys.stdlib_module_names | {__name__.partition(".")[0]}
+_OURS: Final = sys.stdlib_module_names | {__name__.partition(".")[0], "pyarrow"}
 
 
 def is_interrupt(error: BaseException) -> bool:
     """Whether an error that was caught around calls of the system came out of a signal handler in between: it has gone
-    through code that is neither this package's nor Python's own, nor that of the sockets in use."""
+    through code that is neither this package's nor Arrow's nor Python's own, nor that of the sockets in use."""
     sockets = socket.socket.__module__.partition(".")[0]  # others put their own in its place
     trace = error.__traceback__
     while trace is not None:

@@ -96,10 +96,20 @@ def test_what_does_not_fit_is_a_problem(attempts: list[Attempt], stored: list[by
     assert any(problem in one for one in book.problems)
 
 
+@pytest.mark.parametrize(("given", "whole"), [([b"b"], True), ([b"a", b"a"], False), ([b"b", b"a"], False)])
+def test_reader_that_leaves_out_repeats_or_turns_round_is_a_problem(given: list[bytes], whole: bool) -> None:
+    book = book_of(answered(0, b"a", b"b"))
+    book.read(0, given, whole)
+    book.check({0: [b"a", b"b"]})
+    assert "gave other records" in book.problems[0]
+
+
 def test_what_fits_is_none() -> None:
     unknown = Attempt([b"c"], TAKEN, answer=OutcomeUnknown("who knows"))
     for stored in ([b"a", b"b"], [b"a", b"b", b"c"], [b"a", b"b", b"d"]):
         book = book_of(answered(0, b"a", b"b", who="p"), unknown, Attempt([b"d"]))
+        book.read(0, [b"a", b"b"], whole=True)
+        book.read(0, [b"b"], whole=False)
         book.check({0: stored})
         assert not book.problems
 
@@ -115,7 +125,7 @@ def test_what_fits_is_none() -> None:
 )
 def test_half_a_transaction_is_a_problem(ended: str, stored: list[bytes], problem: str) -> None:
     book = Book("t")
-    book.units.append(Unit([Attempt([b"a", b"b"], TAKEN), Attempt([b"c"], TAKEN)], ended))
+    book.units.append(Unit("w", 1, [Attempt([b"a", b"b"], TAKEN), Attempt([b"c"], TAKEN)], ended))
     book.check({0: stored})
     assert any(problem in one for one in book.problems)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dledger.batch.schema import HEADERS, RECORD_SCHEMA, TIMESTAMP, payload_schema
 from dledger.errors import ConfigError, RecordTooLarge
+from dledger.interrupts import is_interrupt
 from dledger.types import Buffer
 
 Values: TypeAlias = Buffer | Sequence[bytes | None] | pa.Array | pa.ChunkedArray
@@ -116,6 +117,8 @@ def headers_column(headers: Headers, count: int) -> pa.Array:
             [None if one is None else [{"key": key, "value": value} for key, value in one] for one in pairs], HEADERS
         )
     except (TypeError, ValueError, pa.ArrowException) as error:
+        if is_interrupt(error):
+            raise
         raise ConfigError(f"headers: give (text, bytes) pairs, or one list of them for each record: {error}") from error
 
 
@@ -138,6 +141,8 @@ def times_column(times: Times, count: int) -> pa.Array:
     try:
         column = pa.array([_as_utc(time) for time in times], TIMESTAMP)
     except (TypeError, ValueError, pa.ArrowException) as error:
+        if is_interrupt(error):
+            raise
         raise ConfigError(f"timestamp: give microseconds since 1970, datetimes, or an Arrow array: {error}") from error
     return pa.repeat(column[0], count) if len(column) == 1 else column
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dledger.errors import ConfigError
+from dledger.interrupts import is_interrupt
 
 MAX_TEXT: Final = 256 << 10
 """Characters of one schema."""
@@ -153,6 +154,8 @@ def _parse(text: str) -> Columns:
     except ConfigError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if is_interrupt(error):
+            raise
         raise ConfigError(f"not the JSON of a schema: {error!r}") from error
 
 

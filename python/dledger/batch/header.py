@@ -18,6 +18,7 @@ from enum import IntEnum, IntFlag
 from typing import Final
 
 from dledger.errors import ProtocolError
+from dledger.interrupts import is_interrupt
 from dledger.types import Buffer, frozen
 
 BODY_HEADER: Final = struct.Struct(">2sBBBBHIIIIqqQIIQ")
@@ -111,6 +112,8 @@ def read_header(body: Buffer) -> BodyHeader:
     try:
         return decode_header(body)
     except ValueError as error:
+        if is_interrupt(error):
+            raise
         raise ProtocolError(str(error)) from error
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from dledger.batch.bounds import MAX_DECODED_BYTES, check_sizes
 from dledger.batch.header import Codec
 from dledger.errors import CorruptEntry
+from dledger.interrupts import is_interrupt
 from dledger.types import Buffer
 
 _END_OF_STREAM: Final = 8  # bytes of the marker that a stream writer adds
@@ -48,6 +49,8 @@ def deserialize(payload: Buffer, schema: pa.Schema, codec: Codec, count: int) ->
         batch = pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
         batch.validate(full=True)
     except (pa.ArrowException, ValueError, IndexError, struct.error, OSError, MemoryError) as error:
+        if is_interrupt(error):
+            raise
         raise CorruptEntry(f"the payload is no batch of records: {error}") from error
     if batch.num_rows != count:
         raise CorruptEntry(f"the header promises {count} records, the payload has {batch.num_rows}")

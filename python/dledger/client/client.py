@@ -37,6 +37,7 @@ from dledger.client.resuming import Resuming, behind_body, behind_records
 from dledger.client.schemas import of_body
 from dledger.client.staging import Stage, Transaction
 from dledger.errors import DLedgerError
+from dledger.interrupts import is_interrupt
 from dledger.messages.client import FetchedBatch, OffsetKind, TopicInfo
 from dledger.messages.command import StageSum
 
@@ -99,7 +100,9 @@ class Client(Questions, Messages):
         self._notice_fork()
         try:
             return self._lanes.pop()  # the last one used: its session and connections are warm; pop is atomic
-        except IndexError:
+        except IndexError as error:
+            if is_interrupt(error):
+                raise
             return Lane(self.core)
 
     def _give_back(self, lane: Lane) -> None:

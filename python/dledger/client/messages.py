@@ -11,6 +11,7 @@ from dledger.client.channel import Channel
 from dledger.client.core import SERVER_MS, Core, Operation, Request, T
 from dledger.client.routing import Terms
 from dledger.errors import ConfigError, DLedgerError, FormatError, OutcomeUnknown, ProtocolError
+from dledger.interrupts import is_interrupt
 from dledger.messages.broker import (
     MAX_PUT_MESSAGES,
     GetMessageRequest,
@@ -80,6 +81,8 @@ def make_message(
     try:
         text = format_properties(known)
     except ValueError as error:
+        if is_interrupt(error):
+            raise
         raise ConfigError(f"message for {topic!r}: {error}") from None
     now = core.now_us() // 1000
     return Message(topic, bytes(body), text, queue_id, flag=flag, born_timestamp=now, born_host=LOCALHOST)
@@ -112,6 +115,8 @@ def _requests(messages: Sequence[Message]) -> list[list[bytes]]:
         try:
             data = encode_message(message)
         except ValueError as error:
+            if is_interrupt(error):
+                raise
             raise ConfigError(f"message {at} for {message.topic!r}: {error}") from None
         size += len(data)
         if not requests or size > MAX_PUT_BYTES or len(requests[-1]) == MAX_PUT_MESSAGES:

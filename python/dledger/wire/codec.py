@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dledger.errors import ProtocolError
+from dledger.interrupts import is_interrupt
 from dledger.messages.broker import (
     BrokerRequest,
     BrokerResponse,
@@ -60,6 +61,8 @@ def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()
         kind, table = _BY_TYPE[type(message)]
         header = pack(table.values(message))
     except (ValueError, TypeError, OverflowError, KeyError) as error:
+        if is_interrupt(error):
+            raise
         raise ProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
     if kind in _WITH_ENTRIES:
         payload = entry_buffers(message.entries)  # type: ignore[union-attr]
@@ -99,6 +102,8 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
     except Wrong as error:
         raise ProtocolError(f"{table.cls.__name__}.{error}") from None
     except ValueError as error:
+        if is_interrupt(error):
+            raise
         raise ProtocolError(f"{table.cls.__name__}: header is not msgpack of its fields: {error}") from None
     return message
 
@@ -136,6 +141,8 @@ def encode_command(command: Command) -> bytes:
     try:
         return pack(command_values(command))
     except (ValueError, TypeError, OverflowError) as error:
+        if is_interrupt(error):
+            raise
         raise ProtocolError(f"{type(command).__name__} cannot be stored: {error}") from error
 
 
@@ -151,5 +158,7 @@ def decode_command(data: Buffer) -> Command:
             raise Wrong(f"{type(values).__name__} where an array belongs")
         command: Command = build_command(values)
     except ValueError as error:
+        if is_interrupt(error):
+            raise
         raise ProtocolError(f"command: {error}") from None
     return command

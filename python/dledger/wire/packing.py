@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgpack
 
+from dledger.interrupts import is_interrupt
 from dledger.types import Buffer
 
 MAX_DEPTH: Final = 16
@@ -31,7 +32,9 @@ def pack(value: Any) -> bytes:
     """
     try:
         packer = _packers.pop()  # a packer is not reentrant; taking one from the list is atomic
-    except IndexError:
+    except IndexError as error:
+        if is_interrupt(error):
+            raise
         packer = msgpack.Packer()
     packed: bytes = packer.pack(value)
     _packers.append(packer)  # after an error it is dropped: it may hold half a value

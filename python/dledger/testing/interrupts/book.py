@@ -39,6 +39,8 @@ class Unit:
         ended: "committed", "aborted", or "open" where an interrupt came into its end.
     """
 
+    writer_id: str
+    sequence: int
     attempts: list[Attempt] = field(default_factory=list)
     ended: str = OPEN
 
@@ -54,6 +56,7 @@ class Book:
         self.attempts: list[Attempt] = []
         self.units: list[Unit] = []
         self.problems: list[str] = []
+        self._reads: list[tuple[int, list[bytes], bool]] = []
         self._topic = topic
         self._number = 0
 
@@ -68,6 +71,11 @@ class Book:
         made = Attempt(values, who=who)
         self.attempts.append(made)
         return made
+
+    def read(self, partition: int, values: list[bytes], whole: bool) -> None:
+        """What a reader of a partition from its first offset on gave until it ended; not ``whole``: some of it may be
+        missing."""
+        self._reads.append((partition, values, whole))
 
     def settle(self) -> None:
         """Take the answers out of the futures. All must be there: everything was closed."""
@@ -91,6 +99,10 @@ class Book:
         for unit in self.units:
             self._check_unit(unit, counts)
         self._check_order()
+        for partition, given, whole in self._reads:
+            values = iter(stored.get(partition, ()))
+            if not all(one == next(values, None) if whole else one in values for one in given):
+                self.problems.append(f"a reader of partition {partition} gave other records than are stored: {given}")
 
     def _all(self) -> list[Attempt]:
         return [*self.attempts, *(one for unit in self.units for one in unit.attempts)]

@@ -72,7 +72,7 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
             topic, kind = f"round-{seed}-{rounds}", kinds[rounds % 2]
             faulthandler.dump_traceback_later(HANG_S, exit=True)
             one = kind.round(servers, topic, Random(f"{seed} {rounds}"), kind.others)
-            there = stored(servers.topics, topic)
+            there = stored(servers.topics, topic, one.book)
             one.book.check(there)
             one.messages.check(servers.messages)
             problems += [f"round {rounds}: {problem}" for problem in one.book.problems + one.messages.book.problems]

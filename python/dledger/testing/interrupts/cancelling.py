@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from itertools import islice
 from random import Random
 from typing import Any, Final
@@ -206,16 +206,15 @@ class AsyncRound:
         if self._dice.random() < 0.3:
             await self._call("client.fetch_bodies", self._bodies(at))
             return
-        found, _ = await self._call("client.read", self._all(at))
-        if found is not None and len(found) != len(set(found)):
-            self.book.problems.append(f"a read of partition {at} gave a record twice")
-
-    async def _all(self, at: int) -> list[bytes]:
-        return [
-            value
-            async for batch in self._client.read(self._topic, at, 0)
-            for value in batch["value"].to_pylist()
-        ]
+        reader, ends = self._client.read(self._topic, at, 0), object()
+        found: list[bytes] = []
+        while True:
+            batch, cancelled = await self._call("client.read", _next(reader, ends))
+            if batch is ends:
+                self.book.read(at, found, whole=True)
+                return
+            if not cancelled:
+                found += batch["value"].to_pylist()
 
     async def _bodies(self, at: int) -> int:
         end = (await self._client.end_offsets(self._topic))[at]
@@ -238,11 +237,11 @@ class AsyncRound:
 
     async def _transaction(self) -> None:
         """A transaction whose cancelled appends its block bears, or does not."""
-        unit, bears = Unit(), self._dice.random() < 0.5
-        self.book.units.append(unit)
         self._sequence += 1
-        number = self._sequence
-        begin = self._client.transaction(f"{self._topic} {number}", number)
+        number, writer = self._sequence, f"{self._topic} {self._sequence}"
+        unit, bears = Unit(writer, number), self._dice.random() < 0.5
+        self.book.units.append(unit)
+        begin = self._client.transaction(writer, number)
         transaction, _ = await self._call("client.transaction", begin)
         if transaction is None:
             return
@@ -273,10 +272,10 @@ class AsyncRound:
                 return
 
     async def _stage(self) -> None:
-        unit = Unit()
-        self.book.units.append(unit)
         self._sequence += 1
         number, writer = self._sequence, f"{self._topic} {self._sequence}"
+        unit = Unit(writer, number)
+        self.book.units.append(unit)
         stage, _ = await self._call("client.stage", self._client.stage(writer, number))
         if not isinstance(stage, AsyncStage):
             return
@@ -295,6 +294,10 @@ class AsyncRound:
             await self._end(
                 unit, "transaction.commit", lambda: self._client.commit_transaction(writer, number, (total,))
             )
+
+
+async def _next(reader: AsyncIterator[Any], ends: object) -> Any:
+    return await anext(reader, ends)
 
 
 async def _waited(future: asyncio.Future[Any]) -> Any:

@@ -23,7 +23,10 @@ class Interrupt(Exception):
     """An exception of the user's own."""
 
 
-KINDS: Final = (KeyboardInterrupt, SystemExit, Interrupt, TimeoutError, ConnectionResetError, InterruptedError, OSError)
+KINDS: Final = (
+    KeyboardInterrupt, SystemExit, Interrupt, TimeoutError, ConnectionResetError, InterruptedError, OSError, ValueError,
+    KeyError, IndexError,
+)  # fmt: skip
 """What handlers raise. Some of them are what sockets and locks raise, too, and must not be taken for theirs."""
 SECOND_WITHIN: Final = 80
 """Trace events between an interrupt and the next one, which meets the handling of the first."""
@@ -104,9 +107,15 @@ class Injector:
                 self.problems.append(f"{name}: {self._raised[-1]!r} came out as {error!r}")
             return None, error
         self._end()
-        if self._felt:
+        if self._felt and not self._in_library(self._raised[-1]):
             self.problems.append(f"{name}: {self._raised[-1]!r} was swallowed")
         return result, None
+
+    @staticmethod
+    def _in_library(error: BaseException) -> bool:
+        """Whether the frame that caught it is no code of this package: sockets take some errors for their enums'."""
+        trace = error.__traceback__
+        return trace is not None and "dledger" not in Path(trace.tb_frame.f_code.co_filename).parts
 
     @property
     def _felt(self) -> bool:
