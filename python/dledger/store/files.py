@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from dledger.errors import DiskFull, StorageError
 from dledger.forks import let_go, open_for_lock
 from dledger.store.direct import DirectWriter, is_refusal, pays
+from dledger.store.steps import FIRST_STEP
 from dledger.types import Buffer, frozen
 
 IOV_MAX: Final = 1024
@@ -102,8 +103,8 @@ class DiskFile(Protocol):
 
     def fdatasync(self) -> None: ...
     def truncate(self, size: int) -> None: ...
-    def fallocate(self, size: int) -> None:
-        """Reserve blocks for the first ``size`` bytes; new ones read as zero."""
+    def fallocate(self, size: int, begin: int = 0) -> None:
+        """Reserve blocks for the bytes from ``begin`` up to ``size``; new ones read as zero."""
 
     def size(self) -> int: ...
     def next_data(self, offset: int) -> int | None:
@@ -127,6 +128,10 @@ class Disk(Protocol):
     @property
     def witness(self) -> Witness | None:
         """A disk of a test has one (`dledger.store.coverage`)."""
+
+    @property
+    def first_step(self) -> int:
+        """Bytes for which a new file of the log gets blocks at once (`dledger.store.steps`)."""
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         """Open for reading and writing; with ``create`` also make it when it is not there."""
@@ -214,11 +219,11 @@ class RealFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
-    def fallocate(self, size: int) -> None:
-        if size <= 0:
+    def fallocate(self, size: int, begin: int = 0) -> None:
+        if size <= begin:
             return
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._fd, 0, size)
+            os.posix_fallocate(self._fd, begin, size - begin)
         elif self.size() < size:  # pragma: no cover - a system without it gets a sparse file
             os.ftruncate(self._fd, size)
 
@@ -256,6 +261,7 @@ class RealDisk:
     suits what is synced at once."""
 
     witness: Witness | None = None
+    first_step = FIRST_STEP
 
     def __init__(self, *, direct: bool = False) -> None:
         self._direct = direct
