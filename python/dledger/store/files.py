@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from dledger.errors import DiskFull, StorageError
-from dledger.forks import let_go, open_for_lock
+from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.store.direct import DirectWriter, is_refusal, pays
 from dledger.store.steps import FIRST_STEP
 from dledger.types import Buffer, frozen
@@ -150,7 +150,8 @@ class Disk(Protocol):
     def mtime_ms(self, path: Path) -> int: ...
     def statvfs(self, path: Path) -> DiskSpace: ...
     def lock(self, path: Path) -> Lock:
-        """Take the lock file for this process. Raises BlockingIOError when another opener holds it."""
+        """Take the lock file for this process. Raises BlockingIOError when another opener holds it, and PathError when
+        the file system's locks keep nobody out."""
 
     def boot_id(self) -> bytes:
         """16 bytes that differ after each start of the operating system; empty when it cannot be told."""
@@ -246,7 +247,8 @@ class RealLock:
         self._fd = open_for_lock(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            check_lock(path)
+        except BaseException:
             let_go(self._fd)
             raise
 
