@@ -78,8 +78,8 @@ def test_steps_double_up_to_a_limit_and_end_with_the_file():
     assert ends[:4] == [FIRST_STEP, 2 * FIRST_STEP, 4 * FIRST_STEP, 8 * FIRST_STEP]
     assert ends[-1] == size
     assert len(ends) < 50
-    assert step_of(0, FIRST_STEP, 1024) == Step(0, 1024)
-    assert step_of(5 * MIB, FIRST_STEP, 5 * MIB + 10) == Step(4 * MIB, 5 * MIB + 10)
+    assert step_of(0, FIRST_STEP, 1024) == Step(0, 512, 1024)
+    assert step_of(5 * MIB, FIRST_STEP, 5 * MIB + 10) == Step(4 * MIB, 4 * MIB + MIB // 2 + 5, 5 * MIB + 10)
 
 
 def test_a_store_with_one_record_takes_little_of_the_disk_and_its_files_have_their_full_length(kit, tmp_path):

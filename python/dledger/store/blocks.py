@@ -20,10 +20,10 @@ class Blocks(dict[int, Step]):
     """The last step that each file has blocks for, by the place of its first byte in the log. Of files that are not in
     here it is not known: the system may have been started again, and no step is synced."""
 
-    def reach(self, start: int, inside: int) -> bool:
-        """Whether the first ``inside`` bytes of a file have blocks."""
+    def hold(self, start: int, high: int) -> bool:
+        """Whether the file at ``start`` has blocks up to the byte of the log at ``high``."""
         step = self.get(start)
-        return step is not None and step.end >= inside
+        return step is not None and start + step.end >= high
 
     def used(self, starts: Iterable[int], size: int, end: int) -> int:
         """Bytes that the files of ``size`` bytes of a log which ends at ``end`` take on the disk."""

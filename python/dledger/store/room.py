@@ -35,11 +35,14 @@ class Room:
             DiskFull: there is none.
             StorageError: the disk failed.
         """
+        last = entries[-1]
         spans = (
-            (self._data, end_pos, entries[-1].end_pos),
-            (self._index, entries[0].index * UNIT_SIZE, (entries[-1].index + 1) * UNIT_SIZE),
+            (self._data, end_pos, last.end_pos),
+            (self._index, entries[0].index * UNIT_SIZE, (last.index + 1) * UNIT_SIZE),
         )
         for files, low, high in spans:
+            if files.steps.hold(low - low % files.file_size, high):
+                continue
             if not self._take(files, partial(files.reserve, low, high)):
                 raise DiskFull(
                     f"{files.directory}: no room for {high - low} bytes behind {files.path(low).name}, byte "

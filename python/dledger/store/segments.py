@@ -203,7 +203,7 @@ class SegmentFiles:
         while low < high:
             start = low - low % self.file_size
             stop = min(high, start + self.file_size)
-            if not self.steps.reach(start, stop - start):
+            if not self.steps.hold(start, stop):
                 self.allocate(start)
                 self._grow(start, low - start, stop - start)
             low = stop

@@ -18,15 +18,12 @@ LARGEST_STEP: Final = 32 << 20
 
 @frozen()
 class Step:
-    """Bytes of a file that get their blocks together: from ``begin`` up to ``end``."""
+    """Bytes of a file that get their blocks together: from ``begin`` up to ``end``. Who has written beyond ``middle``
+    needs the next step soon."""
 
     begin: int
+    middle: int
     end: int
-
-    @property
-    def middle(self) -> int:
-        """Who has written beyond there needs the next step soon."""
-        return self.begin + (self.end - self.begin) // 2
 
 
 def step_of(inside: int, first: int, size: int) -> Step:
@@ -34,7 +31,8 @@ def step_of(inside: int, first: int, size: int) -> Step:
     begin, end = 0, first
     while end <= inside:
         begin, end = end, end + min(end, LARGEST_STEP)
-    return Step(begin, min(end, size))
+    end = min(end, size)
+    return Step(begin, begin + (end - begin) // 2, end)
 
 
 __all__ = ["FIRST_STEP", "LARGEST_STEP", "Step", "step_of"]
