@@ -178,6 +178,10 @@ def test_consumer_groups_show_how_far_they_are_behind(group: EmbeddedGroup) -> N
     assert "readers" in out("groups", "-b", servers)
     assert "yes" in out("groups", "readers", "--hold", "-b", servers)
     assert "yes" not in out("groups", "readers", "--release", "-b", servers)
+    for unknown in (["reader"], ["reader", "--json"], ["reader", "--release"], ["reader", "--hold"]):
+        refused = run("groups", *unknown, "-b", servers)
+        assert refused.exit_code == 2, unknown
+        assert "there is no group 'reader' (did you mean 'readers'?); there are: readers" in refused.stderr
     assert "which group" in run("groups", "--release", "-b", servers).stderr
     assert "did you mean 'readers'" in run("groups", "reader", "--delete", "-b", servers).stderr
     assert out("groups", "readers", "--delete", "-b", servers) == "group readers is deleted\n"
