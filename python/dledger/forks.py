@@ -10,8 +10,8 @@ import threading
 from contextlib import AbstractContextManager
 from typing import Final
 
-from dledger.errors import ForkedClient
-from dledger.interrupts import suppressed
+from dledger.errors import ForkedClient, PathError
+from dledger.interrupts import is_interrupt, suppressed
 
 generation: int = 0
 """How many forks lie between this process and the first one that loaded this module. An object that cannot be used in a
@@ -67,6 +67,29 @@ def open_for_lock(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -
         descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
         _locked.add(descriptor)
     return descriptor
+
+
+def check_lock(path: str | os.PathLike[str]) -> None:
+    """See that the exclusive lock (flock) which was just taken on ``path`` keeps others out: a second descriptor must
+    not get it. Some network file systems say yes to everybody.
+
+    Raises:
+        PathError: it does not.
+        OSError: the file cannot be opened again, or locks have failed meanwhile.
+    """
+    second = open_for_lock(path, os.O_RDWR)
+    try:
+        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        if is_interrupt(error):
+            raise
+    else:
+        raise PathError(
+            f"{path}: two can hold the lock of this file at once, so its file system has no working flock, and nothing "
+            "would keep two nodes off one store: name a directory on a local disk, or mount this one with locks"
+        )
+    finally:
+        let_go(second)
 
 
 def let_go(descriptor: int) -> None:

@@ -146,6 +146,22 @@ def test_tail_of_what_is_not_there_says_what_is(group: EmbeddedGroup) -> None:
     out("topics", "create", "short", "-b", servers)
     beyond = run("tail", "short", "--from", "7", "-f", "--partition", "3", "-b", servers)
     assert "partitions 0..0" in beyond.stderr
+    late = run("tail", "short", "--from", "7", "-b", servers)
+    assert (late.exit_code, "--from 7: topic 'short' is empty" in late.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["tail"], ["topics", "show"], ["topics", "alter", "--partitions", "9"], ["topics", "delete", "--yes"],
+     ["append", "--no-create", "--value", "x"]],
+    ids=lambda command: " ".join(command[:2]),
+)  # fmt: skip
+def test_topic_that_is_not_there_is_an_error_with_the_one_that_may_be_meant(group: EmbeddedGroup, command) -> None:
+    servers = group.bootstrap_servers
+    out("topics", "create", "invoices", "--if-absent", "-b", servers)
+    refused = run(*command, "invoice", "-b", servers)
+    assert refused.exit_code == 2
+    assert "there is no topic 'invoice' (did you mean 'invoices'?); there are: " in refused.stderr
 
 
 def test_status_tells_of_every_node(group: EmbeddedGroup) -> None:
@@ -178,6 +194,10 @@ def test_consumer_groups_show_how_far_they_are_behind(group: EmbeddedGroup) -> N
     assert "readers" in out("groups", "-b", servers)
     assert "yes" in out("groups", "readers", "--hold", "-b", servers)
     assert "yes" not in out("groups", "readers", "--release", "-b", servers)
+    for unknown in (["reader"], ["reader", "--json"], ["reader", "--release"], ["reader", "--hold"]):
+        refused = run("groups", *unknown, "-b", servers)
+        assert refused.exit_code == 2, unknown
+        assert "there is no group 'reader' (did you mean 'readers'?); there are: readers" in refused.stderr
     assert "which group" in run("groups", "--release", "-b", servers).stderr
     assert "did you mean 'readers'" in run("groups", "reader", "--delete", "-b", servers).stderr
     assert out("groups", "readers", "--delete", "-b", servers) == "group readers is deleted\n"

@@ -161,7 +161,7 @@ def test_D15_whatever_a_store_says_at_start_survives_a_power_cut(kit, cut_first)
 def test_crash_while_recovering_from_a_crash_recovers_all_the_same(kit, outcome):
     total = operations(kit, Keeping.MANUAL)
     for at in range(total - 41, total, 8):
-        for again in range(60):
+        for again in range(80):
             disk = MemoryDisk()
             run = Run(kit, disk, Keeping.MANUAL)
             disk.kill_at = at
@@ -179,7 +179,7 @@ def test_crash_while_recovering_from_a_crash_recovers_all_the_same(kit, outcome)
                 run.check()
                 break
         else:
-            pytest.fail("recovery takes more than 60 operations")
+            pytest.fail("recovery takes more than 80 operations")
 
 
 @pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed 5", "seed 6"])

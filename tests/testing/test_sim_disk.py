@@ -54,7 +54,7 @@ def test_disk_knows_after_every_change_what_its_files_take() -> None:
     rng, seen = Rng(3), set()
     for _ in range(3000):
         kind = change(disk, rng)
-        files = sum(len(inode.written) for inode in disk.names.values())
+        files = sum(inode.reserved for inode in disk.names.values())
         assert disk.used == files, kind
         assert disk.free == disk.total - files
         seen.add(files)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dledger.cli.common import group_options, is_path, json_option, open_client, print_json
+from dledger.cli.common import group_options, is_path, json_option, naming_topic, open_client, print_json
 from dledger.errors import ConfigError, TopicNotFound
 
 if TYPE_CHECKING:
@@ -65,11 +65,13 @@ def append(
 
 def _check_topic(client: Client, topic: str, create: bool) -> None:
     """Raises `TopicNotFound` when it is missing and shall not be made."""
+    if not create:
+        with naming_topic(client, topic):
+            client.topic(topic)
+        return
     try:
         client.topic(topic)
     except TopicNotFound:
-        if not create:
-            raise
         client.create_topic(topic, if_absent=True)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 import click
 
 from dledger.config import nearest
-from dledger.errors import ConfigError, UnknownOption
+from dledger.errors import ConfigError, TopicNotFound, UnknownOption
 
 if TYPE_CHECKING:
     from dledger.client import Client
@@ -79,6 +80,23 @@ def open_client(target: str, timeout_s: float, *, create: bool = False, **settin
     files = {name: str(Path(os.environ[variable]).absolute()) for name, variable in FILE_VARIABLES.items()
              if os.environ.get(variable)}  # fmt: skip
     return Client(find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings)
+
+
+@contextmanager
+def naming_topic(client: Client, name: str) -> Iterator[None]:
+    """Say which topic may be meant where there is none of a name that a user has typed.
+
+    Raises:
+        TopicNotFound: there is none.
+    """
+    try:
+        yield
+    except TopicNotFound:
+        known = [info.name for info in client.topics()]
+        if name in known:
+            raise
+        there = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") or "none"
+        raise TopicNotFound(f"there is no topic {name!r}{nearest(name, known)}; there are: {there}") from None
 
 
 def parse_settings(texts: Sequence[str], *configs: type[Any], forbidden: Sequence[str] = ()) -> dict[str, Any]:
@@ -152,6 +170,7 @@ __all__ = [
     "group_options",
     "is_path",
     "json_option",
+    "naming_topic",
     "open_client",
     "parse_settings",
     "print_json",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dledger.cli.common import TIMEOUT_S, open_client, print_json
+from dledger.cli.common import TIMEOUT_S, naming_topic, open_client, print_json
 from dledger.cli.files import check_directory
 from dledger.errors import ConfigError, CorruptEntry, PathError
 
@@ -88,7 +88,7 @@ def export(
         from dledger.broker.record_messages import RecordMessages, check_topic_name
 
         messages = RecordMessages(check_topic_name(name or topic), broker_address(broker), as_base64)
-        with open_client(bootstrap, timeout) as client, staged(directory) as place:
+        with open_client(bootstrap, timeout) as client, staged(directory) as place, naming_topic(client, topic):
             report = export_topic(client, topic, messages, place, form, self_id, file_size, index=not no_index)
     print_json({"directory": str(directory), "format": form, **report})
 

@@ -77,7 +77,7 @@ def groups(
     if name is None and (hold is not None or delete):
         raise ConfigError("which group? Name it, as in: dledger groups NAME --release")
     with open_client(bootstrap, timeout) as client:
-        if name is not None and (hold or delete) and name not in (known := client.groups()):
+        if name is not None and name not in (known := client.groups()):
             there = ", ".join(known) or "none"
             raise ConfigError(f"there is no group {name!r}{nearest(name, known)}; there are: {there}")
         if name is not None and delete:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dledger.cli.common import group_options, open_client, text_or_base64
+from dledger.cli.common import group_options, naming_topic, open_client, text_or_base64
 from dledger.errors import ConfigError, DLedgerError
 
 if TYPE_CHECKING:
@@ -48,11 +48,15 @@ def tail(
     position = parse_start(start)
     printer = Printer(topic, as_json, key_separator, limit)
     with open_client(bootstrap, timeout) as client:
-        info = client.topic(topic)
+        with naming_topic(client, topic):
+            info = client.topic(topic)
         if partition is not None and partition >= info.partitions:
             raise ConfigError(f"--partition {partition}: topic {topic!r} has partitions 0..{info.partitions - 1}")
         wanted = range(info.partitions) if partition is None else (partition,)
         begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
+        if not follow and isinstance(position, int) and position > (behind := max(ends[at] for at in wanted)):
+            there = f"the last offset of topic {topic!r} is {behind - 1}" if behind else f"topic {topic!r} is empty"
+            raise ConfigError(f"--from {position}: {there}")
         starts = {at: first_offset(position, begins[at], ends[at]) for at in wanted}
         if follow and len(starts) > 1:
             _follow_all(client, topic, starts, printer)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dledger.cli.common import group_options, json_option, open_client, print_json, print_table
+from dledger.cli.common import group_options, json_option, naming_topic, open_client, print_json, print_table
 from dledger.errors import ConfigError, TopicExists, TopicNotFound
 from dledger.messages.client import TopicInfo
 
@@ -57,7 +57,8 @@ def list_topics(bootstrap: str, timeout: float, as_json: bool) -> None:
 def show(name: str, schema_version: int | None, bootstrap: str, timeout: float, as_json: bool) -> None:
     """All about topic NAME: settings, partitions, and the columns of a typed one."""
     with open_client(bootstrap, timeout) as client:
-        info = client.topic(name)
+        with naming_topic(client, name):
+            info = client.topic(name)
         if schema_version is not None and not info.typed:
             raise ConfigError(f"--schema-version {schema_version}: topic {name!r} is raw: it has keys and values")
         versions = client.schemas(info) if info.typed else []
@@ -207,7 +208,7 @@ def _tell(info: TopicInfo, as_json: bool) -> None:
 @json_option
 def alter(name: str, partitions: int, bootstrap: str, timeout: float, as_json: bool) -> None:
     """Give topic NAME more partitions. What is in it stays where it is; keys may go elsewhere than before."""
-    with open_client(bootstrap, timeout) as client:
+    with open_client(bootstrap, timeout) as client, naming_topic(client, name):
         _tell(client.add_partitions(name, partitions), as_json)
 
 
@@ -221,7 +222,7 @@ def delete(name: str, yes: bool, bootstrap: str, timeout: float) -> None:
         if not sys.stdin.isatty():
             raise ConfigError(f"topic {name!r} would be deleted with all its records: say --yes")
         click.confirm(f"Delete topic {name} with all its records?", abort=True)
-    with open_client(bootstrap, timeout) as client:
+    with open_client(bootstrap, timeout) as client, naming_topic(client, name):
         client.delete_topic(name)
     click.echo(f"topic {name} deleted")
 

@@ -15,6 +15,7 @@ from dledger.client import operations, schemas, state, times
 from dledger.client.appending import append
 from dledger.client.aproducer import AsyncProducer, AsyncStage, AsyncTransaction
 from dledger.client.areading import fetch
+from dledger.client.arguments import Time, checked
 from dledger.client.channel import Channel
 from dledger.client.core import Core
 from dledger.client.messages import AsyncMessages
@@ -40,6 +41,7 @@ class _Holder:
     session: Session | None = None
 
 
+@checked
 class AsyncClient(AsyncMessages):
     """As `dledger.client.Client`, for one event loop; every call is awaited and reads are asynchronous iterators.
 
@@ -264,11 +266,11 @@ class AsyncClient(AsyncMessages):
         more = {"stale": stale, "newer_than": wanted, "wait_ms": wait_ms}
         return await self._run(operations.topic_offsets(self.core, topic, OffsetKind.END, **more))
 
-    async def offsets_for_times(self, topic: str, timestamp_us: int, *, stale: bool = False) -> dict[int, int]:
+    async def offsets_for_times(self, topic: str, timestamp_us: Time, *, stale: bool = False) -> dict[int, int]:
         """See `Client.offsets_for_times`."""
         return await self._run(times.offsets_for_time(self.core, topic, timestamp_us, stale))
 
-    async def offsets_at(self, times_us: Mapping[str, Mapping[int, int]], *, stale: bool = False) -> OffsetsResponse:
+    async def offsets_at(self, times_us: Mapping[str, Mapping[int, Time]], *, stale: bool = False) -> OffsetsResponse:
         """See `Client.offsets_at`."""
         return await self._run(times.offsets_at(self.core, times_us, stale))
 
@@ -277,7 +279,7 @@ class AsyncClient(AsyncMessages):
         topics: Sequence[str],
         kind: OffsetKind = OffsetKind.END,
         *,
-        timestamp_us: int = 0,
+        timestamp_us: Time = 0,
         stale: bool = False,
         newer_than: Mapping[str, Mapping[int, int]] | None = None,
         wait_ms: int = 0,

@@ -11,6 +11,7 @@ from dledger.batch.build import Values, binary_column
 from dledger.batch.header import BODY_HEADER_SIZE
 from dledger.batch.records import encode_batch
 from dledger.client import operations
+from dledger.client.arguments import whole
 from dledger.client.core import SERVER_MS, Core, Operation, Request
 from dledger.client.results import Appended
 from dledger.client.routing import Terms
@@ -131,6 +132,8 @@ def place(core: Core, info: TopicInfo, partition: int | None, batch: pa.RecordBa
 
 def place_values(info: TopicInfo, partition: int | None, keys: Values | None, turn: int) -> int:
     """`place` for values that are no batch yet."""
+    if partition is not None and type(partition) is not int:
+        partition = whole("partition", partition)
     if partition is not None or info.partitions == 1:
         if not 0 <= (partition or 0) < info.partitions:
             raise ConfigError(f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}")

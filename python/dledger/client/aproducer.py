@@ -13,6 +13,7 @@ import pyarrow as pa
 from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
 from dledger.client.appending import partitions_of, place
+from dledger.client.arguments import checked
 from dledger.client.channel import Channel
 from dledger.client.core import Core
 from dledger.client.grouping import Outgoing
@@ -196,6 +197,7 @@ class _Answer(asyncio.Future[Appended]):
             super().set_exception(exception)
 
 
+@checked
 class AsyncStage:
     """`dledger.client.Stage` under asyncio."""
 
@@ -268,6 +270,7 @@ class AsyncStage:
         self._flow.pipeline.cancel()
 
 
+@checked
 class AsyncTransaction:
     """`dledger.client.Transaction` under asyncio."""
 

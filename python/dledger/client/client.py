@@ -14,6 +14,7 @@ from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
 from dledger.client import operations
 from dledger.client.appending import append
+from dledger.client.arguments import checked
 from dledger.client.background import background
 from dledger.client.channel import Channel
 from dledger.client.core import Core, Operation, T
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from dledger.batch.digest import RowsSum
 
 
+@checked
 class Client(Questions, Messages):
     """Talks to a group of nodes; finds the leader by itself and retries what is safe to retry.
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dledger.client.arguments import checked
 from dledger.client.channel import Channel
 from dledger.client.core import SERVER_MS, Core, Operation, Request, T
 from dledger.client.routing import Terms
@@ -199,6 +200,7 @@ def offset_of(message_id: str) -> int:
         raise ConfigError(str(error)) from None
 
 
+@checked
 class Messages(ABC):
     """The part of `dledger.client.Client` for groups that keep a RocketMQ commit log."""
 
@@ -281,6 +283,7 @@ class Messages(ABC):
         return self._run(query(topic, key, max_messages, begin, end, stale))
 
 
+@checked
 class AsyncMessages:
     """The same part of `dledger.client.AsyncClient`."""
 

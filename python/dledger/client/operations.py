@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dledger.client.arguments import Time, microseconds
 from dledger.client.core import SERVER_MS, Core, Operation, Request
 from dledger.client.ends import behind
 from dledger.client.results import Committed, GroupOffsets, Lineage, Range, Span
@@ -179,7 +180,7 @@ def offsets(
     names: Sequence[str],
     kind: OffsetKind = OffsetKind.END,
     *,
-    timestamp_us: int = 0,
+    timestamp_us: Time = 0,
     stale: bool = False,
     newer_than: Mapping[str, Mapping[int, int]] | None = None,
     wait_ms: int = 0,
@@ -192,8 +193,9 @@ def offsets(
     for name in names:
         check_name("topic", name)
     known = {name: {int(p): int(o) for p, o in wanted.items()} for name, wanted in (newer_than or {}).items()}
+    time_us = microseconds("timestamp_us", timestamp_us)
     request = OffsetsRequest(
-        topics=tuple(names), kind=kind, timestamp_us=timestamp_us, stale=stale, newer_than=known, wait_ms=wait_ms
+        topics=tuple(names), kind=kind, timestamp_us=time_us, stale=stale, newer_than=known, wait_ms=wait_ms
     )
     what = f"{kind.name.lower()} offsets of {', '.join(names)}"
     patience = core.config.request_timeout_ms + wait_ms

@@ -8,6 +8,7 @@ from typing import Any
 
 from dledger.batch.columns import Columns
 from dledger.client import operations, schemas, state, times
+from dledger.client.arguments import Time, checked
 from dledger.client.core import Core, Operation, T
 from dledger.client.results import GroupOffsets, Lineage, Range, Span
 from dledger.client.schemas import Evolved
@@ -16,6 +17,7 @@ from dledger.messages.client import OffsetKind, OffsetsResponse, TopicInfo
 from dledger.types import NodeId
 
 
+@checked
 class Questions(ABC):
     """The part of `dledger.client.Client` that neither writes nor reads records."""
 
@@ -127,15 +129,16 @@ class Questions(ABC):
         more = {"stale": stale, "newer_than": wanted, "wait_ms": wait_ms}
         return self._run(operations.topic_offsets(self.core, topic, OffsetKind.END, **more))
 
-    def offsets_for_times(self, topic: str, timestamp_us: int, *, stale: bool = False) -> dict[int, int]:
-        """First offset of each partition whose record has a time at or after ``timestamp_us``; -1 where none has.
+    def offsets_for_times(self, topic: str, timestamp_us: Time, *, stale: bool = False) -> dict[int, int]:
+        """First offset of each partition whose record has a time at or after ``timestamp_us``, in microseconds since
+        1970 UTC or as a datetime (one without a time zone is UTC); -1 where none has.
 
         Exact to the record. Times are the writers' and may fall back: later records can be older than this one.
         """
         return self._run(times.offsets_for_time(self.core, topic, timestamp_us, stale))
 
-    def offsets_at(self, times_us: Mapping[str, Mapping[int, int]], *, stale: bool = False) -> OffsetsResponse:
-        """`offsets_for_times` for several topics (topic -> partition -> microseconds), with the topics' log ids."""
+    def offsets_at(self, times_us: Mapping[str, Mapping[int, Time]], *, stale: bool = False) -> OffsetsResponse:
+        """`offsets_for_times` for several topics (topic -> partition -> time), with the topics' log ids."""
         return self._run(times.offsets_at(self.core, times_us, stale))
 
     def offsets(
@@ -143,7 +146,7 @@ class Questions(ABC):
         topics: Sequence[str],
         kind: OffsetKind = OffsetKind.END,
         *,
-        timestamp_us: int = 0,
+        timestamp_us: Time = 0,
         stale: bool = False,
         newer_than: Mapping[str, Mapping[int, int]] | None = None,
         wait_ms: int = 0,

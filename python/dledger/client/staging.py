@@ -14,6 +14,7 @@ from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
 from dledger.batch.sizes import split_batch
 from dledger.client.appending import partitions_of, place
+from dledger.client.arguments import checked
 from dledger.client.channel import Channel
 from dledger.client.core import Core
 from dledger.client.flow import Flow
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from dledger.client.client import Client
 
 
+@checked
 class Stage:
     """Batches on their way into one stage, many at a time, in order. Made by `Client.stage`.
 
@@ -157,6 +159,7 @@ def unended(what: str) -> str:
     )
 
 
+@checked
 class Transaction:
     """Appends to any topics that become visible together, or not at all. Made by `Client.transaction`.
 

@@ -14,6 +14,7 @@ from dledger.batch.columns import Columns
 from dledger.batch.header import Flag, decode_header
 from dledger.batch.records import decode_batch
 from dledger.batch.typed import decode_typed, record_times
+from dledger.client.arguments import Time, microseconds
 from dledger.client.core import Core, Operation, Request
 from dledger.client.fetching import Fetcher
 from dledger.client.operations import known_topic, offsets, topic
@@ -31,14 +32,15 @@ MORE_BYTES: Final = 4 << 20
 
 
 def offsets_at(
-    core: Core, times_us: Mapping[str, Mapping[int, int]], stale: bool = False
+    core: Core, at: Mapping[str, Mapping[int, Time]], stale: bool = False
 ) -> Operation[OffsetsResponse]:
-    """The first record at or after each time (topic -> partition -> microseconds since 1970 UTC); -1 where none is.
+    """The first record at or after each time (topic -> partition -> time); -1 where none is.
 
     Raises:
         TopicNotFound, OffsetOutOfRange: no such topic, or no such partition of it.
         TopicRecreated: a topic became another one meanwhile.
     """
+    times_us = {name: {p: microseconds("time", time) for p, time in times.items()} for name, times in at.items()}
     found: dict[str, dict[int, int]] = {name: {} for name in times_us}
     log_ids: dict[str, str] = {}
     for time_us in sorted({time for times in times_us.values() for time in times.values()}):
@@ -56,10 +58,10 @@ def offsets_at(
     return OffsetsResponse(code=Code.SUCCESS, offsets=found, log_ids=log_ids)
 
 
-def offsets_for_time(core: Core, name: str, time_us: int, stale: bool = False) -> Operation[dict[int, int]]:
+def offsets_for_time(core: Core, name: str, at: Time, stale: bool = False) -> Operation[dict[int, int]]:
     """`offsets_at` for all partitions of a topic."""
     info = yield from topic(core, name)
-    answer = yield from offsets_at(core, {name: dict.fromkeys(range(info.partitions), time_us)}, stale)
+    answer = yield from offsets_at(core, {name: dict.fromkeys(range(info.partitions), at)}, stale)
     found: dict[int, int] = answer.offsets[name]
     return found
 

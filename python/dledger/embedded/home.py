@@ -29,7 +29,7 @@ from typing import Final
 from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.process import ProcessId, reap
 from dledger.errors import PathError, Unavailable
-from dledger.forks import let_go, open_for_lock
+from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.interrupts import is_interrupt, suppressed
 from dledger.net.secret import create_secret
 from dledger.net.user_directory import GROUP_SECRET
@@ -162,7 +162,7 @@ class Home:
         """Hold the directory against everybody else who starts, joins or ends the group.
 
         Raises:
-            PathError: the lock file cannot be made.
+            PathError: the lock file cannot be made, or the file system's locks keep nobody out.
             Unavailable: somebody else holds it for longer than that.
         """
         descriptor = self._open_lock()
@@ -184,6 +184,8 @@ class Home:
                 except OSError:
                     with path_errors(self.path, "lock the directory (its file system has no flock)"):
                         raise
+            with path_errors(self.path, "check the lock"):
+                check_lock(self.path / LOCK_FILE)
             yield
         finally:
             let_go(descriptor)
@@ -307,24 +309,31 @@ class PidFile:
         path = home.node_directory(node_id) / PID_FILE
         with path_errors(path, "make the file"):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._path = path
 
     def acquire(self, ending_s: float, living_s: float = 1.0) -> bool:
         """Take the hold; False when another process of this node has it and keeps it.
 
         One that says it is ending is waited for ``ending_s`` seconds, any other ``living_s``: that one may have just
         been killed, or a probe may have looked at the lock.
+
+        Raises:
+            PathError: the file system's locks keep nobody out.
         """
         began = time.monotonic()
         while True:
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self.write(ending=False)
-                return True
             except BlockingIOError:
                 patience = ending_s if self._home.node(self._node_id).ending else living_s
                 if time.monotonic() > began + patience:
                     return False
                 time.sleep(0.01)
+            else:
+                with path_errors(self._path, "check the lock"):
+                    check_lock(self._path)
+                self.write(ending=False)
+                return True
 
     def write(self, *, ending: bool) -> None:
         """Say who holds it, and whether not for long any more."""

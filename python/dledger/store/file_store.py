@@ -25,6 +25,7 @@ from dledger.store.api import DiskLevel, Fault, Held, Identity, RecoveryReport, 
 from dledger.store.files import Disk, RealDisk, StoreFatal, Where, storage_error
 from dledger.store.keeper import Keeper, Keeping
 from dledger.store.locks import is_held
+from dledger.store.logindex import UNIT_SIZE
 from dledger.store.loss import forget_beyond, known_commit, own_up
 from dledger.store.marks import MarkBook, vouch_for
 from dledger.store.open_parts import Parts, StoreSettings, open_parts
@@ -174,7 +175,8 @@ class FileStore:
     @property
     def bytes_used(self) -> int:
         """Bytes that the log's files take on the disk, allocated ahead or not."""
-        return sum(len(files.starts) * files.file_size for files in (self._data, self._index.files))
+        end = self._view.end
+        return self._data.bytes_used(end.end_pos) + self._index.files.bytes_used((end.position.index + 1) * UNIT_SIZE)
 
     def _fatal(self, what: str, where: Where) -> StoreFatal:
         """Turn an error of the disk into the end of this store (D2)."""
@@ -199,7 +201,7 @@ class FileStore:
             return
         with self._lock:
             check_append(self._view.end, entries, self._data.file_size, self._state.term)
-            self._room.make(entries)
+            self._room.make(self._view.end.end_pos, entries)
             with self._fatal("append to", lambda: self._data.path(entries[0].pos)):
                 write_entries(self._data, self._index, self._view.end.end_pos, entries)
             self._terms.append(entries)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from dledger.errors import DiskFull, StorageError
-from dledger.forks import let_go, open_for_lock
+from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.store.direct import DirectWriter, is_refusal, pays
+from dledger.store.steps import FIRST_STEP
 from dledger.types import Buffer, frozen
 
 IOV_MAX: Final = 1024
@@ -102,8 +103,8 @@ class DiskFile(Protocol):
 
     def fdatasync(self) -> None: ...
     def truncate(self, size: int) -> None: ...
-    def fallocate(self, size: int) -> None:
-        """Reserve blocks for the first ``size`` bytes; new ones read as zero."""
+    def fallocate(self, size: int, begin: int = 0) -> None:
+        """Reserve blocks for the bytes from ``begin`` up to ``size``; new ones read as zero."""
 
     def size(self) -> int: ...
     def next_data(self, offset: int) -> int | None:
@@ -128,6 +129,10 @@ class Disk(Protocol):
     def witness(self) -> Witness | None:
         """A disk of a test has one (`dledger.store.coverage`)."""
 
+    @property
+    def first_step(self) -> int:
+        """Bytes for which a new file of the log gets blocks at once (`dledger.store.steps`)."""
+
     def open(self, path: Path, create: bool = False) -> DiskFile:
         """Open for reading and writing; with ``create`` also make it when it is not there."""
 
@@ -145,7 +150,8 @@ class Disk(Protocol):
     def mtime_ms(self, path: Path) -> int: ...
     def statvfs(self, path: Path) -> DiskSpace: ...
     def lock(self, path: Path) -> Lock:
-        """Take the lock file for this process. Raises BlockingIOError when another opener holds it."""
+        """Take the lock file for this process. Raises BlockingIOError when another opener holds it, and PathError when
+        the file system's locks keep nobody out."""
 
     def boot_id(self) -> bytes:
         """16 bytes that differ after each start of the operating system; empty when it cannot be told."""
@@ -214,11 +220,11 @@ class RealFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
-    def fallocate(self, size: int) -> None:
-        if size <= 0:
+    def fallocate(self, size: int, begin: int = 0) -> None:
+        if size <= begin:
             return
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._fd, 0, size)
+            os.posix_fallocate(self._fd, begin, size - begin)
         elif self.size() < size:  # pragma: no cover - a system without it gets a sparse file
             os.ftruncate(self._fd, size)
 
@@ -241,7 +247,8 @@ class RealLock:
         self._fd = open_for_lock(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            check_lock(path)
+        except BaseException:
             let_go(self._fd)
             raise
 
@@ -256,6 +263,7 @@ class RealDisk:
     suits what is synced at once."""
 
     witness: Witness | None = None
+    first_step = FIRST_STEP
 
     def __init__(self, *, direct: bool = False) -> None:
         self._direct = direct

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from dledger.errors import CorruptStore, DiskFull
 from dledger.messages.entry import Entry, LogEnd
+from dledger.store.blocks import make_room
 from dledger.store.files import Disk, is_full, storage_error
 from dledger.store.logindex import UNIT_SIZE
 from dledger.store.segments import file_name
@@ -160,7 +161,10 @@ class Staging:
 
     def _write(self, path: Path, data: bytes, size: int) -> None:
         file = self._disk.open(path, create=True)
-        file.fallocate(size)
+        if size:
+            make_room(self._disk, file, size, len(data))
+        else:
+            file.fallocate(len(data))
         file.pwritev([data], 0)
         file.fdatasync()
 

@@ -67,7 +67,7 @@ class LogIndex:
         while at < len(units):
             index = first + at
             count = min(len(units) - at, per_file - index % per_file)
-            self.files.allocate(index * UNIT_SIZE)
+            self.files.reserve(index * UNIT_SIZE, (index + count) * UNIT_SIZE)
             self.files.pwritev(index * UNIT_SIZE, [b"".join(units[at : at + count])])
             at += count
 

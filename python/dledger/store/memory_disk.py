@@ -1,6 +1,7 @@
 """A disk in memory that fails, fills up, loses power and loses its process on command. For tests.
 
-The model: what is written is visible at once. A file's bytes survive a power cut when they were synced; of those that
+The model: what is written is visible at once. A file takes room as far as it was written or reserved, however long it
+is. A file's bytes survive a power cut when they were synced; of those that
 were not, any set of 512-byte sectors may have reached the disk. A sync writes what was there when it began. One that
 fails leaves the pages marked clean: the
 next one succeeds and writes nothing (ATC'20, "Can applications recover from fsync failures?"). Names survive when
@@ -18,6 +19,7 @@ from pathlib import Path
 from dledger.store.coverage import found, uncovered
 from dledger.store.files import DiskFile, DiskSpace, Lock
 from dledger.store.memory_inode import Choose, Inode, cut_power
+from dledger.store.steps import FIRST_STEP
 from dledger.types import Buffer
 
 
@@ -41,10 +43,11 @@ class Failure:
 class MemoryDisk:
     """See `dledger.store.files.Disk`."""
 
-    def __init__(self, total: int = 1 << 30) -> None:
+    def __init__(self, total: int = 1 << 30, first_step: int = FIRST_STEP) -> None:
         self.total = total
         self.free = total
         self.now_ms = 1_700_000_000_000
+        self.first_step = first_step
         self.names: dict[Path, Inode] = {}
         self.durable_names: dict[Path, Inode] = {}
         self.pending_names: list[tuple[Path, Path | None, Inode | None]] = []
@@ -239,16 +242,16 @@ class MemoryFile:
                 raise OSError(half.code, os.strerror(half.code), str(self.path))
             self._disk.killed_in_write()
             raise ProcessKilled(f"pwritev {self.path.name}")
-        if offset + len(data) - len(self._inode.written) > self._disk.free:
+        if offset + len(data) - self._inode.reserved > self._disk.free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         self._put(data, offset)
 
     def _put(self, data: bytes, offset: int) -> None:
-        inode, before = self._inode, len(self._inode.written)
+        inode, before = self._inode, self._inode.reserved
         inode.put(data, offset)
         if data:
             inode.mtime_ms = self._disk.now_ms
-        if len(inode.written) != before:
+        if inode.reserved != before:
             self._disk.layout += 1
 
     def fdatasync(self) -> None:
@@ -275,13 +278,15 @@ class MemoryFile:
         else:
             inode.grow(size)
 
-    def fallocate(self, size: int) -> None:
+    def fallocate(self, size: int, begin: int = 0) -> None:
         self._disk.check("fallocate", self.path)
         inode = self._inode
-        if size > len(inode.written):
-            if size - len(inode.written) > self._disk.free:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        if size - inode.reserved > self._disk.free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        if size > inode.reserved:
             self._disk.layout += 1
+            inode.reserved = size
+        if size > len(inode.written):
             inode.grow(size)
 
     def size(self) -> int:

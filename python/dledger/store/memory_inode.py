@@ -24,6 +24,7 @@ class Flight:
     pieces: list[tuple[int, bytes]]
     size: int
     resized: bool
+    reserved: int
 
 
 @dataclass(slots=True)
@@ -38,6 +39,14 @@ class Inode:
     mtime_ms: int = 0
     coverage: Coverage = field(default_factory=Coverage)
     flights: list[Flight] = field(default_factory=list)
+    reserved: int = -1
+    """Bytes that have blocks on the disk; -1: all that are there."""
+    kept: int = 0
+    """So many of them have them after a power cut, too."""
+
+    def __post_init__(self) -> None:
+        if self.reserved < 0:
+            self.reserved = self.kept = len(self.written)
 
     def put(self, data: Buffer, offset: int) -> None:
         """Write bytes; those beyond the end make the file longer."""
@@ -47,6 +56,7 @@ class Inode:
             self.resized = True
         self.written[offset:end] = data
         if data:
+            self.reserved = max(self.reserved, end)
             self.dirty.update(range(offset // SECTOR, (end - 1) // SECTOR + 1))
 
     def begin_sync(self) -> Flight:
@@ -58,7 +68,7 @@ class Inode:
         else:
             runs = [(sector * SECTOR, min((sector + 1) * SECTOR, size)) for sector in dirty]
         pieces = [(low, bytes(self.written[low:high])) for low, high in runs]
-        flight = Flight(self.coverage.begin(), set(dirty), pieces, size, self.resized)
+        flight = Flight(self.coverage.begin(), set(dirty), pieces, size, self.resized, self.reserved)
         self.resized = False
         self.flights.append(flight)
         return flight
@@ -75,6 +85,7 @@ class Inode:
             self.durable = self.durable[: flight.size].ljust(flight.size, b"\0")
         for low, data in flight.pieces:
             self.durable[low : low + len(data)] = data
+        self.kept = max(self.kept, flight.reserved)
         flight.sectors, flight.pieces, flight.resized = set(), [], False
 
     def fail_sync(self, flight: Flight) -> None:
@@ -108,6 +119,8 @@ class Inode:
             flight.sectors = {sector for sector in flight.sectors if sector * SECTOR < size}
             flight.pieces = [(low, data[: size - low]) for low, data in flight.pieces if low < size]
             flight.size = min(flight.size, size)
+            flight.reserved = min(flight.reserved, size)
+        self.reserved, self.kept = min(self.reserved, size), min(self.kept, size)
         self.coverage.cut(size)
 
     def lose_power(self) -> None:
@@ -119,6 +132,7 @@ class Inode:
     def settle(self, result: bytearray) -> None:
         """After a loss of power these are its bytes."""
         self.written, self.durable = result, bytearray(result)
+        self.reserved = self.kept = min(self.kept, len(result))
         self.dirty.clear()
         self.resized = False
 

@@ -100,11 +100,13 @@ def take_lock(disk: Disk, directory: Path) -> Lock:
     """Make the directory, see that it can be written, and lock it.
 
     Raises:
-        PathError: it is a file, may not be written, or another process has it open.
+        PathError: it is a file, may not be written, another process has it open, or its file system has no locks.
     """
     try:
         disk.mkdir(directory)
         return disk.lock(directory / LOCK_FILE)
+    except PathError:
+        raise
     except (BlockingIOError, InterruptedError) as error:
         raise PathError(
             f"{directory} is in use by another node process (it holds {directory / LOCK_FILE}): stop that one first, "

@@ -13,6 +13,7 @@ from typing import Final
 
 from dledger.errors import CorruptEntry, DiskFull
 from dledger.messages.entry import HEADER, HEADER_SIZE, MAGIC_BLANK, MIN_BLANK_SIZE, Entry, body_is_sound, place
+from dledger.store.blocks import make_room
 from dledger.store.files import DiskFile, is_full
 from dledger.store.locks import is_held
 from dledger.store.reader import Reader, View
@@ -84,6 +85,7 @@ class FileCopy:
         self._skip: list[tuple[int, int]] = []
         self._path = data.directory / (file_name(start) + NEW_SUFFIX)
         self._copied = start
+        self._reserved = 0
         for entry, following in zip(run, [*(e.pos for e in run[1:]), behind], strict=True):
             buffers: list[Buffer] = [bytes(entry.header[:HEADER_SIZE]), entry.body]
             rest = following - entry.end_pos
@@ -105,25 +107,36 @@ class FileCopy:
         self.drop()
         try:
             file = self._data.disk.open(self._path, create=True)
-            file.fallocate(size)
+            step = make_room(self._data.disk, file, size, min(max(end_pos - self._start, 0), size))
         except OSError as error:
-            self.drop()
-            if is_full(error):
-                raise DiskFull(
-                    f"{self._path}: no room for the copy of {size} bytes that a repair takes; free space on that disk"
-                ) from error
-            raise
+            raise self._no_room(error) from error
+        self._reserved = step.end
         for at, buffers in self._patches:
             file.pwritev(buffers, at)
         self._copy(file, end_pos)
         file.fdatasync()
 
     def finish(self, end_pos: int) -> None:
-        """Copy the rest up to ``end_pos`` and take the old file's place; durable on return."""
-        file = self._data.disk.open(self._path)
+        """Copy the rest up to ``end_pos`` and take the old file's place; durable on return. Raises as `begin`."""
+        file, stop = self._data.disk.open(self._path), min(end_pos - self._start, self._data.file_size)
+        if stop > self._reserved:
+            try:
+                file.fallocate(stop, self._reserved)
+            except OSError as error:
+                raise self._no_room(error) from error
         self._copy(file, end_pos)
         file.fdatasync()
         self._data.replace(self._start, self._path)
+
+    def _no_room(self, error: OSError) -> Exception:
+        """What is raised for an error of taking room: the copy goes, the old file is as it was."""
+        self.drop()
+        if not is_full(error):
+            return error
+        return DiskFull(
+            f"{self._path}: no room for the copy of up to {self._data.file_size} bytes that a repair takes; free space "
+            "on that disk"
+        )
 
     def drop(self) -> None:
         """Remove the copy."""

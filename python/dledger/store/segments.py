@@ -1,7 +1,8 @@
 """Equally long files with 20-digit names that together are one long run of bytes: ``data/`` and ``index/``.
 
-A file gets its final name only when it is allocated in full, so that one with such a name is never too short, save
-where a truncation was interrupted. Methods raise OSError as the disk does.
+A file gets its final name only when it has its full length, so that one with such a name is never too short, save
+where a truncation was interrupted. It gets its blocks in steps (`dledger.store.steps`), each of them before anything is
+written there. Methods raise OSError as the disk does.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from dledger.errors import ConfigError, CorruptStore
+from dledger.store.blocks import Blocks, make_room
 from dledger.store.files import Disk, DiskFile
 from dledger.store.locks import is_held
+from dledger.store.steps import Step, step_of
 from dledger.types import Buffer
 
 NEW_SUFFIX: Final = ".new"
@@ -43,12 +46,13 @@ class SegmentFiles:
         self._read_only = read_only
         self._handles: dict[int, DiskFile] = {}
         self._dirty: set[int] = set()
+        self.steps = Blocks()
         self.exchanged = 0
-        """How often a file went, or another one took its place."""
+        """How often a file was cut, went, or another one took its place."""
         self._lock = threading.Lock()
-        """Of handles, marks and `starts`; never held over an operation of the disk."""
+        """Of handles, marks, steps and `starts`; never held over an operation of the disk."""
         self._filling = threading.Lock()
-        """One new file at a time."""
+        """One new file, or step of one, at a time."""
         self._naming = threading.Lock()
         """No file gets its name while others go: what is left of the names has no hole."""
         self.writing: Any = None
@@ -154,8 +158,9 @@ class SegmentFiles:
         return self.starts[-1] + self.file_size if self.starts else 0
 
     def allocate(self, offset: int, ahead: bool = False) -> None:
-        """Make the file that will hold ``offset``, in full length, unless it is there; ``ahead``: only if that is the
-        next one, also when the file is ready, because others may drop files meanwhile."""
+        """Make the file that will hold ``offset``, in full length and with its first step, unless it is there;
+        ``ahead``: only if that is the next one, also when the file is ready, because others may drop files meanwhile.
+        """
         start = offset - offset % self.file_size
         with self._filling:
             if self.has(start) or (ahead and start != self.end):
@@ -163,12 +168,14 @@ class SegmentFiles:
             path = self.directory / file_name(start)
             fresh = path.with_name(path.name + NEW_SUFFIX)
             try:
-                self._fill(fresh)
+                step = self._fill(fresh)
                 with self._naming:
                     if ahead and start != self.end:
                         self._discard(fresh)
                     else:
                         self._name(fresh, path, start)
+                        with self._lock:
+                            self.steps[start] = step
             except OSError:
                 self._discard(fresh)
                 raise
@@ -183,11 +190,55 @@ class SegmentFiles:
         with self._lock:
             self.starts = sorted([*self.starts, start])
 
-    def _fill(self, path: Path) -> None:
+    def _fill(self, path: Path) -> Step:
         assert is_held(self._filling), "new files are filled under SegmentFiles._filling"
         handle = self.disk.open(path, create=True)
-        handle.fallocate(self.file_size)
+        step = make_room(self.disk, handle, self.file_size, 1)
         handle.fdatasync()
+        return step
+
+    def reserve(self, low: int, high: int) -> None:
+        """See that there are files, with blocks, for the bytes of the log from ``low`` up to ``high``. In front of
+        ``low`` everything was written."""
+        while low < high:
+            start = low - low % self.file_size
+            stop = min(high, start + self.file_size)
+            if not self.steps.hold(start, stop):
+                self.allocate(start)
+                self._grow(start, low - start, stop - start)
+            low = stop
+
+    def _grow(self, start: int, low: int, high: int) -> None:
+        """Let the file at ``start`` have blocks up to its byte ``high``, and to the end of that step. Only where none
+        are yet: some systems write zeros to get them."""
+        with self._filling:
+            with self._lock:
+                exchanged, had = self.exchanged, self.steps.get(start)
+            begin, step = low if had is None else had.end, step_of(high - 1, self.disk.first_step, self.file_size)
+            if begin >= high:
+                return
+            try:
+                self.file(start).fallocate(step.end, begin)
+            except FileNotFoundError:  # others drop files while one is grown ahead
+                if self.has(start):
+                    raise
+            with self._lock:
+                if self.exchanged == exchanged:  # else those blocks may be gone
+                    self.steps[start] = step
+
+    def grow_ahead(self, offset: int) -> None:
+        """Take the step behind the last one of the file that holds ``offset``, or make the next file, unless the
+        files are cut meanwhile."""
+        start = offset - offset % self.file_size
+        step = self.steps.get(start)
+        if step is not None and step.end < self.file_size:
+            self._grow(start, step.end, step.end + 1)
+        else:
+            self.allocate(start + self.file_size, ahead=True)
+
+    def bytes_used(self, end: int) -> int:
+        """Bytes that the files of a log which ends at ``end`` take on the disk."""
+        return self.steps.used(self.starts, self.file_size, end)
 
     def _discard(self, path: Path) -> None:
         if self.disk.exists(path):
@@ -268,6 +319,7 @@ class SegmentFiles:
         """The file of this name is another one from here on, or none: who has opened the old one must not keep it."""
         with self._lock:
             self.exchanged += 1
+            self.steps.pop(start, None)
             self._handles.pop(start, None)
             self._dirty.discard(start)
 
@@ -279,10 +331,12 @@ class SegmentFiles:
         self.refill(start)
 
     def refill(self, start: int) -> None:
-        """Bring a file back to its full length, with zeros."""
+        """Bring a file back to its full length, with zeros. Its blocks behind the old one are gone."""
         handle = self.file(start)
         handle.truncate(self.file_size)
-        handle.fallocate(self.file_size)
+        with self._lock:
+            self.exchanged += 1
+            self.steps.pop(start, None)
         handle.fdatasync()
 
     def rewrite(self, start: int, keep: int, chunk: int = 4 << 20) -> None:
@@ -292,7 +346,7 @@ class SegmentFiles:
         """
         fresh = self.directory / (file_name(start) + NEW_SUFFIX)
         old, new = self.file(start), self.disk.open(fresh, create=True)
-        new.fallocate(self.file_size)
+        make_room(self.disk, new, self.file_size, keep)
         for at in range(0, keep, chunk):
             new.pwritev([old.pread(min(chunk, keep - at), at)], at)
         new.fdatasync()

@@ -41,11 +41,11 @@ class SickFile(RealFile):
             time.sleep(delay / 1e6)
         super().fdatasync()
 
-    def fallocate(self, size: int) -> None:
+    def fallocate(self, size: int, begin: int = 0) -> None:
         if self._panel["full"]:
             self._panel.count("full_refusals")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-        super().fallocate(size)
+        super().fallocate(size, begin)
 
 
 class SickDisk(RealDisk):

@@ -13,7 +13,7 @@ from dledger.testing.disk_states.checking import check_start
 from dledger.testing.disk_states.life import Life
 from dledger.testing.disk_states.model import DIRECTORY, Model, State
 from dledger.testing.disk_states.promise import BrokenPromise, NotStarted, Promise
-from dledger.testing.disk_states.recording import Kind, Op, RecordingDisk
+from dledger.testing.disk_states.recording import STEP, Kind, Op, RecordingDisk
 from dledger.testing.disk_states.scenarios import Scenario, afterwards, started_again
 from dledger.testing.sim.rng import Rng
 
@@ -86,7 +86,7 @@ class Tally:
 
 def record(scenario: Scenario, kill_at: int | None = None, then: Callable[[Life], None] = afterwards) -> Recording:
     """Carry a script out; with ``kill_at`` its process dies in front of that operation and another one goes on."""
-    disk = RecordingDisk(MemoryDisk())
+    disk = RecordingDisk(MemoryDisk(first_step=STEP))
     promises: list[tuple[int, Promise]] = []
     life = scenario.life(disk, lambda promise: promises.append((len(disk.ops), promise)))
     begin, name = 0, scenario.name

@@ -29,7 +29,7 @@ from dledger.store.tables import TABLES
 from dledger.testing.disk_states.checking import check_start
 from dledger.testing.disk_states.life import Life
 from dledger.testing.disk_states.promise import BrokenPromise, entry_bytes, require
-from dledger.testing.disk_states.recording import RecordingDisk
+from dledger.testing.disk_states.recording import STEP, RecordingDisk
 from dledger.testing.disk_states.scenarios import Scenario
 from dledger.types import Index, NodeId, Term
 
@@ -63,7 +63,7 @@ class FailingDisk(MemoryDisk):
     """Counts all operations, reads too, and fails one of them."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(first_step=STEP)
         self.asked: list[tuple[str, Path]] = []
         self.fault: Fault | None = None
         self.bit = False

@@ -22,7 +22,7 @@ from dledger.testing.disk_states.giver import Giver
 from dledger.testing.disk_states.life import Life
 from dledger.testing.disk_states.model import State
 from dledger.testing.disk_states.promise import Promise
-from dledger.testing.disk_states.recording import RecordingDisk
+from dledger.testing.disk_states.recording import STEP, RecordingDisk
 from dledger.testing.disk_states.scenarios import PAGE, SMALL, batch, command, settings_of
 from dledger.types import Index, NodeId
 
@@ -81,7 +81,7 @@ def images() -> list[Image]:
 
 
 def _image(name: str, stop: bool) -> Image:
-    life = Life(SETTINGS, RecordingDisk(MemoryDisk()))
+    life = Life(SETTINGS, RecordingDisk(MemoryDisk(first_step=STEP)))
     life.open()
     life.open_catalog()
     life.save(1, "n1")
@@ -105,7 +105,7 @@ def _image(name: str, stop: bool) -> Image:
 
 def _image_of_state(waits: bool) -> Image:
     """Another node's state in the place of a small store's, or beside it."""
-    life = Life(SMALL, RecordingDisk(MemoryDisk()))
+    life = Life(SMALL, RecordingDisk(MemoryDisk(first_step=STEP)))
     life.open()
     life.open_catalog()
     life.save(1, "n1")

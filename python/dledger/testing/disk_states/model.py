@@ -23,7 +23,7 @@ from typing import Final
 from dledger.store.memory_disk import MemoryDisk
 from dledger.store.memory_inode import SECTOR, Inode
 from dledger.testing.disk_states.pending import PendingFile
-from dledger.testing.disk_states.recording import Kind, Op
+from dledger.testing.disk_states.recording import STEP, Kind, Op
 from dledger.testing.sim.rng import Rng
 
 DIRECTORY: Final = -1
@@ -68,7 +68,7 @@ class State:
 
     def disk(self, boots: int) -> MemoryDisk:
         """A disk that holds this and nothing in a cache."""
-        disk = MemoryDisk()
+        disk = MemoryDisk(first_step=STEP)
         for path, content in self.files.items():
             disk.names[path] = Inode(bytearray(content), bytearray(content), mtime_ms=disk.now_ms)
         disk.durable_names = dict(disk.names)
@@ -131,7 +131,7 @@ class Model:
 
     def killed(self, boots: int) -> MemoryDisk:
         """The process is gone, the system is not: everything that was written is there, synced or not."""
-        disk = MemoryDisk()
+        disk = MemoryDisk(first_step=STEP)
         inodes: dict[int, Inode] = {}
         for path, number in chain(self.names.items(), self.durable_names.items()):
             if number == DIRECTORY:

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Final
 
 from dledger.store.files import DiskFile, DiskSpace, Lock, Witness
 from dledger.store.memory_disk import MemoryDisk
 from dledger.types import Buffer
+
+STEP: Final = 256
+"""Files of these disks get their blocks in steps, as long ones do on a real disk."""
 
 
 class Kind(Enum):
@@ -116,6 +120,11 @@ class RecordingDisk:
         return self.inner.boot_id()
 
     @property
+    def first_step(self) -> int:
+        """That of the disk beneath."""
+        return self.inner.first_step
+
+    @property
     def witness(self) -> Witness | None:
         """That of the disk beneath."""
         return self.inner.witness
@@ -151,9 +160,11 @@ class RecordingFile:
         self._inner.truncate(size)
         self._note(Kind.RESIZE, size)
 
-    def fallocate(self, size: int) -> None:
-        self._inner.fallocate(size)
-        self._note(Kind.RESIZE, max(size, self._inner.size()))
+    def fallocate(self, size: int, begin: int = 0) -> None:
+        before = self._inner.size()
+        self._inner.fallocate(size, begin)
+        if self._inner.size() != before:  # else it is about blocks, not about bytes
+            self._note(Kind.RESIZE, size)
 
     def size(self) -> int:
         return self._inner.size()

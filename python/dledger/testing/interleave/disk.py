@@ -27,6 +27,9 @@ CHANGES: Final = frozenset({
 """Those in front of what changes what others see of the disk, or lose with it, and those behind it."""
 READS: Final = frozenset({"open", "pread", "has read"})
 
+FIRST_STEP: Final = 256
+"""A file of a schedule gets its blocks in steps, as a long one does on a real disk."""
+
 
 @dataclass(slots=True)
 class Image:
@@ -55,7 +58,7 @@ class SwitchingDisk(MemoryDisk):
     """See `dledger.store.files.Disk`. Without a scheduler it is a `MemoryDisk`."""
 
     def __init__(self, image: Image, style: Style) -> None:
-        super().__init__()
+        super().__init__(first_step=FIRST_STEP)
         self.scheduler: Scheduler | None = None
         self.torn = style.torn
         self._choose = style.choose

@@ -20,6 +20,7 @@ from dledger.testing.mutants.program_bugs import PROGRAMS
 from dledger.testing.mutants.race_bugs import RACES
 from dledger.testing.mutants.raft_bugs import RAFT
 from dledger.testing.mutants.rocketmq_bugs import QUEUES, REPLICATION
+from dledger.testing.mutants.room_bugs import ROOM
 from dledger.testing.mutants.service_bugs import SERVICE
 from dledger.testing.mutants.spark_bugs import DATASOURCE, STREAMING
 from dledger.testing.mutants.thread_bugs import THREADS
@@ -28,7 +29,7 @@ from dledger.testing.mutants.world_bugs import WORLD
 
 MUTANTS: Final = (
     *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *PROGRAMS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD,
-    *LIMITS, *IDENTITY, *BROKER, *MEMBERS,
+    *LIMITS, *IDENTITY, *BROKER, *MEMBERS, *ROOM,
     *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING,
     *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS,
 )  # fmt: skip

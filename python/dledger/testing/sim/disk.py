@@ -58,7 +58,7 @@ class SimDisk(MemoryDisk):
 
     def __init__(self, name: str, rng: Rng, counts: Counts, total: int, tear: int) -> None:
         """``tear``: bytes that are written as a whole or not at all: 512 or 4096."""
-        super().__init__(total)
+        super().__init__(total, first_step=8 * tear)
         self.sync_ns = 500 * US
         """How long a sync takes, give or take a half."""
         self.hog = 0
@@ -207,7 +207,7 @@ class SimDisk(MemoryDisk):
         """Bytes of all files."""
         layout, used = self._used
         if layout != self.layout:
-            used = sum([len(inode.written) for inode in self.names.values()])
+            used = sum([inode.reserved for inode in self.names.values()])
             self._used = self.layout, used
         return used
 

@@ -57,14 +57,14 @@ class PoweredFile(SickFile):
         finally:
             self._journal.end(number)
 
-    def fallocate(self, size: int) -> None:
+    def fallocate(self, size: int, begin: int = 0) -> None:
         before = self.size()
         if size <= before:
-            super().fallocate(size)
+            super().fallocate(size, begin)
             return
         number = self._resize(size, before)
         try:
-            super().fallocate(size)
+            super().fallocate(size, begin)
         finally:
             self._journal.end(number)
 
