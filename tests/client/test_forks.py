@@ -7,14 +7,16 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, ItemsView
+from collections.abc import Callable, Coroutine, ItemsView, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dledger import forks
-from dledger.client import Client, background, pool
+from dledger.client import AsyncClient, Client, Stage, background, pool
+from dledger.client.aproducer import AsyncStage
 from dledger.client.ends import Ends
 from dledger.embedded.home import Home, PidFile
 from dledger.errors import ConfigError, ForkedClient, Unavailable
@@ -269,3 +271,118 @@ def test_a_child_gives_back_no_lock_that_its_parent_holds(tmp_path: Path) -> Non
             RealLock(tmp_path / "store.lock")
     assert said == ["(None, None)"]
     lock.release()
+
+
+@pytest.fixture
+def client(group: Any, fast: dict[str, Any]) -> Iterator[Client]:
+    with Client(group.bootstrap, **fast) as made:
+        made.create_topic("t")
+        yield made
+
+
+def batch(*values: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
+
+
+def test_producer_from_before_a_fork_is_refused_in_the_child_and_goes_on_in_the_parent(
+    group: Any, client: Client
+) -> None:
+    producer = client.producer("t")
+    producer.append(b"a").result(60)
+    calls: list[Callable[[], Any]] = [
+        lambda: producer.append(b"x"),
+        lambda: producer.append([b"x", b"y"]),
+        lambda: producer.append_batch(0, batch(b"x")),
+        producer.flush,
+    ]
+    for call in calls:
+        assert in_child(call).startswith("ForkedClient: the producer of topic 't' was made before this process")
+    assert in_child(producer.close) == "None"
+    producer.append(b"b").result(60)
+    producer.close()
+    assert group.values("t") == [b"a", b"b"]
+
+
+def test_client_and_reader_from_before_a_fork_go_on_in_both_processes(group: Any, client: Client) -> None:
+    """Neither reads what the other one's connection brings."""
+    for n in range(6):
+        client.append("t", f"{n}".encode())
+    reader = client.read("t", 0, 0, max_bytes=1)
+    assert next(reader)["value"].to_pylist() == [b"0"]
+
+    def rest() -> list[bytes]:
+        found = [value for one in reader for value in one["value"].to_pylist()]
+        client.append("t", b"from one of them")
+        return found
+
+    assert in_child(rest) == str([b"1", b"2", b"3", b"4", b"5"])
+    assert rest() == [b"1", b"2", b"3", b"4", b"5"]
+    assert group.values("t")[6:] == [b"from one of them"] * 2
+
+
+def test_transaction_from_before_a_fork_is_the_parents(group: Any, client: Client) -> None:
+    transaction = client.transaction("w", 1)
+    transaction.append("t", b"a")
+
+    def failing_block() -> None:
+        with transaction:
+            raise Unavailable("the child's own")
+
+    for call in (lambda: transaction.append("t", b"x"), transaction.commit):
+        assert in_child(call).startswith("ForkedClient: stage ")
+    assert in_child(transaction.abort) == "None"
+    assert in_child(failing_block) == "Unavailable: the child's own"
+    transaction.append("t", b"b")
+    transaction.commit()
+    assert group.values("t") == [b"a", b"b"]
+
+
+def test_stage_from_before_a_fork_is_the_parents(group: Any, client: Client) -> None:
+    stage = client.stage("w", 1)
+    assert isinstance(stage, Stage)
+    stage.append_batch("t", 0, batch(b"a"))
+    for call in (lambda: stage.append_batch("t", 0, batch(b"x")), stage.close):
+        assert in_child(call).startswith("ForkedClient: stage ")
+    client.commit_transaction("w", 1, (stage.close(),))
+    assert group.values("t") == [b"a"]
+
+
+def test_asyncio_client_and_what_it_made_are_the_parents(group: Any, fast: dict[str, Any]) -> None:
+    async def work() -> None:
+        async with AsyncClient(group.bootstrap, **fast) as client:
+            await client.create_topic("t")
+            producer = await client.producer("t")
+            transaction, stage = await client.transaction("w", 1), await client.stage("v", 1)
+            assert isinstance(stage, AsyncStage)
+            await (await producer.append(b"a"))
+            await transaction.append("t", b"b")
+            refused: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+                lambda: client.append("t", b"x"),
+                lambda: anext(client.read("t", 0, 0)),
+                lambda: producer.append(b"x"),
+                lambda: producer.append([b"x", b"y"]),
+                producer.flush,
+                lambda: stage.append_batch("t", 0, batch(b"x")),
+                stage.close,
+                transaction.commit,
+            ]
+            for call in refused:
+                assert in_child(lambda: in_a_loop_of_its_own(call)).startswith("ForkedClient: ")  # noqa: B023
+            for nothing in (producer.close, transaction.abort, client.close):
+                assert in_child(lambda: in_a_loop_of_its_own(nothing)) == "None"  # noqa: B023
+            await (await producer.append(b"c"))
+            await producer.close()
+            await transaction.commit()
+
+    asyncio.run(work())
+    assert group.values("t") == [b"a", b"c", b"b"]
+
+
+def in_a_loop_of_its_own(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run it in a child, where the parent's loop seems to be running."""
+    asyncio._set_running_loop(None)
+    return asyncio.run(_awaited(call))
+
+
+async def _awaited(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    return await call()

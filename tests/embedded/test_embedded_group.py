@@ -24,7 +24,7 @@ from dledger.embedded.home import Home
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
 from dledger.embedded.process import ProcessId
-from dledger.errors import ConfigError, DLedgerError, PathError, PortInUse, Unavailable, WrongGroup
+from dledger.errors import ConfigError, DLedgerError, ForkedClient, PathError, PortInUse, Unavailable, WrongGroup
 from dledger.net.address import split_address
 from dledger.net.secret import read_secret
 from dledger.types import NodeId
@@ -238,6 +238,40 @@ def test_deleted_directory_ends_its_nodes(log_path: Path, until: Until) -> None:
     shutil.rmtree(log_path)
     until(lambda: not process.alive, "the node to end")
     group.stop()
+
+
+def test_group_of_a_directory_that_was_made_anew_is_ended_by_its_own_holder_alone(
+    log_path: Path, until: Until
+) -> None:
+    first = EmbeddedGroup(log_path, replicas=1, **SMALL)
+    process = Home(log_path).node(NodeId("n0")).process
+    assert process is not None
+    shutil.rmtree(log_path)
+    until(lambda: not process.alive, "the node to end")
+    second = EmbeddedGroup(log_path, replicas=1, **SMALL)
+    first.stop()
+    assert running(log_path) == ["n0"]
+    second.stop()
+    assert running(log_path) == []
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_group_is_ended_by_the_process_that_holds_it_and_by_no_forked_child(log_path: Path) -> None:
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        pid = os.fork()
+        if not pid:
+            try:
+                group.stop(force=True)
+                group.start()
+            except ForkedClient:
+                with EmbeddedGroup(log_path):  # its own, and ended with the group's going on
+                    pass
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert running(log_path) == ["n0"]
+    assert running(log_path) == []
 
 
 def test_path_that_becomes_another_directory_ends_its_nodes(tmp_path: Path, log_path: Path, until: Until) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from dledger import forks
 from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
 from dledger.client.appending import partitions_of, place
@@ -35,13 +36,24 @@ if TYPE_CHECKING:
 class AsyncFlow:
     """Batches into a pipeline, no more than fit at a time; `dledger.client.flow` for one loop."""
 
-    def __init__(self, core: Core, pipeline: Pipeline, ready: deque[Outgoing]) -> None:
+    def __init__(self, core: Core, what: str, pipeline: Pipeline, ready: deque[Outgoing]) -> None:
         self.pipeline = pipeline
+        self._what = what
+        self._born = forks.generation
         self.ready = ready
         self._config = core.config
         self._count = 0
         self._bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that it belongs to."""
+        return self._born != forks.generation
+
+    def check(self) -> None:
+        """Raises ForkedClient in a child of the process that it belongs to."""
+        forks.check_born_here(self._born, self._what)
 
     def take(self) -> None:
         """Send what is ready, whether there is room or not."""
@@ -68,12 +80,14 @@ class AsyncFlow:
         return answered
 
     async def room(self) -> None:
-        """Wait until less than the limits is in flight."""
+        """Wait until less than the limits is in flight. Raises as `check`."""
+        self.check()
         config = self._config
         await self._wait(lambda: self._count < config.max_in_flight and self._bytes < config.max_in_flight_bytes)
 
     async def empty(self) -> None:
-        """Wait until everything is answered."""
+        """Wait until everything is answered. Raises as `check`."""
+        self.check()
         await self._wait(lambda: not self._count)
 
     async def _wait(self, wanted: Callable[[], bool]) -> None:
@@ -101,7 +115,7 @@ class AsyncProducer:
         window = Window(f"append to {info.name!r}")
         window.opened(session)
         pipeline = Pipeline(core, channel, window, lambda: channel.run(init_producer(core, name)))
-        self._flow = AsyncFlow(core, pipeline, self._intake.ready)
+        self._flow = AsyncFlow(core, f"the producer of topic {info.name!r}", pipeline, self._intake.ready)
 
     async def append(
         self,
@@ -167,11 +181,17 @@ class AsyncProducer:
 
     async def flush(self) -> None:
         """Send what waits, and return when everything is answered. Failures are in the futures."""
+        self._flow.check()
         self._hand_over()
         await self._flow.empty()
 
     async def close(self) -> None:
-        """Flush, then end. Appending afterwards is an error. Each call returns only when everything is answered."""
+        """Flush, then end. Appending afterwards is an error. Each call returns only when everything is answered.
+
+        In a forked child it only gives up the child's copy: what was appended is the parent's to send.
+        """
+        if self._flow.forked:
+            return
         self._closed = True
         await self.flush()
         await self._flow.close()
@@ -216,7 +236,7 @@ class AsyncStage:
             raise TransactionError(f"{what}: the stage is gone")
 
         pipeline = Pipeline(core, channel, Window(what, Session(stage_id, 0)), no_session)
-        self._flow = AsyncFlow(core, pipeline, deque())
+        self._flow = AsyncFlow(core, what, pipeline, deque())
 
     async def append_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; see `Stage.append_batch`."""
@@ -264,6 +284,11 @@ class AsyncStage:
             self._sum = StageSum(stage_id=self.stage_id, batches=self._batches, records=self._records)
         await self._flow.close()
         return self._sum
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that the stage belongs to."""
+        return self._flow.forked
 
     def cancel(self) -> None:
         """Stop sending; see `Stage.cancel`."""
@@ -323,8 +348,8 @@ class AsyncTransaction:
         return self._result
 
     async def abort(self) -> None:
-        """Drop what was staged."""
-        if self._over or isinstance(self._stage, Committed):
+        """Drop what was staged. In a forked child it is the parent's, and stays."""
+        if self._over or isinstance(self._stage, Committed) or self._stage.forked:
             return
         self._stage.cancel()
         await self._client.abort_transaction(self._writer_id, self._sequence, (self._stage.stage_id,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from dledger import forks
 from dledger.client.core import Core, Operation, Request, T
 from dledger.client.lane import LIMITS
 from dledger.client.routing import Call, Probe, Wait
@@ -20,6 +21,7 @@ class Channel:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._born = forks.generation
         self._rpcs: dict[str, Rpc] = {}
         self._opening: dict[str, asyncio.Lock] = {}
 
@@ -98,7 +100,9 @@ class Channel:
             Unavailable: nobody answers there, or by now another group's node.
             WrongGroup: another group's node is there, and at every other address too, or none of ours was ever seen.
             CertificateRefused: at this and every other address one side does not take the other's certificate.
+            ForkedClient: the connections are those of the process that forked this one.
         """
+        forks.check_born_here(self._born, "the AsyncClient")
         async with self._opening.setdefault(address, asyncio.Lock()):
             rpc = self._rpcs.get(address)
             if rpc is None or not rpc.usable:
@@ -117,6 +121,9 @@ class Channel:
         return rpc
 
     async def close(self) -> None:
+        """Close all connections; in a forked child they are the parent's, and stay."""
+        if self._born != forks.generation:
+            return
         rpcs, self._rpcs = self._rpcs, {}
         for rpc in rpcs.values():
             await rpc.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from dledger import forks
 from dledger.batch.build import Headers, Times, Values
 from dledger.batch.records import make_records
 from dledger.client import operations
@@ -110,7 +111,7 @@ class Client(Questions, Messages):
     def _give_back(self, lane: Lane) -> None:
         """Behind a call that came to its end. A lane of an interrupted call is not given back, however often what
         clears it away is interrupted, too: its session's number may be used, and an answer on its way."""
-        if lane.asking:
+        if lane.asking or lane.born != forks.generation:  # a reader of the parent's had it at the fork
             lane.close()
         else:
             self._lanes.append(lane)

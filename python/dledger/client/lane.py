@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from dledger import forks
 from dledger.client.core import Core, Operation, Request, T
 from dledger.client.routing import Call, Probe, Wait
 from dledger.client.session import Session
@@ -26,6 +27,7 @@ class Lane:
         self.session: Session | None = None
         self.asking = False
         """A question is on a connection, or was when an exception that is not the connection's ended the call."""
+        self.born = forks.generation
         self._core = core
         self._connections: dict[str, BlockingConnection] = {}
         self._was_refused = False

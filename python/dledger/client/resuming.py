@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from dledger import forks
 from dledger.messages.client import FetchedBatch
 
 T = TypeVar("T")
@@ -33,9 +34,12 @@ class Resuming(Iterator[T], Generic[T]):
         self._position = start
         self._end_of = end_of
         self._running: Generator[T, None, None] | None = None
+        self._born = forks.generation
 
     def __next__(self) -> T:
         try:
+            if self._born != forks.generation:  # the generator has connections of the parent process
+                self._running, self._born = None, forks.generation
             if self._running is None:
                 self._running = self._make(self._position)
             found = next(self._running)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final
 
+from dledger import forks
 from dledger.config import nearest
 from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.home import LOG_FILE, Home
@@ -26,8 +27,9 @@ logger = logging.getLogger("dledger.embedded")
 LEADER_TIMEOUT_S: Final = 30.0
 _ELECTION_S: Final = 3.0
 """How long an election may take before the nodes are looked at again."""
-_holds: Counter[str] = Counter()
-"""How many `EmbeddedGroup` of this process hold each directory."""
+_holds: Counter[tuple[int, str, str]] = Counter()
+"""How many `EmbeddedGroup` hold a group: of this process (`forks.generation`), in this directory, of this identity. A
+directory that was deleted and made anew has another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,29 @@ class EmbeddedGroup:
         self._home = Home(path)
         self._wish = Wish(User(ProcessId.of(os.getpid()), holds=True), settings, replicas)
         self._held = False
+        self._born = forks.generation
+        self._group = ""
         self.start()
 
     def start(self) -> None:
         """Join the group, starting what is missing, and wait until it has a leader."""
-        _join_and_wait(self._home, self._wish)
+        forks.check_born_here(self._born, repr(self))
+        group = _join_and_wait(self._home, self._wish).group
+        if self._held and group != self._group:  # deleted meanwhile
+            self._let_go()
+        self._group = group
         if not self._held:
-            _holds[str(self._home)] += 1
+            _holds[self._key] += 1
             self._held = True
+
+    @property
+    def _key(self) -> tuple[int, str, str]:
+        return self._born, str(self._home), self._group
+
+    def _let_go(self) -> None:
+        if self._held:
+            self._held = False
+            _holds[self._key] -= 1
 
     @property
     def path(self) -> str:
@@ -126,20 +143,22 @@ class EmbeddedGroup:
     def stop(self, *, force: bool = False) -> None:
         """End the group gracefully, unless another program holds it; then only give up this program's hold.
 
+        In a forked child nothing: the hold is the parent's. Nor where the directory has another group by now.
+
         Args:
             force: end it even so. The other program finds it again when it next asks for the path.
         """
-        if self._held:
-            self._held = False
-            _holds[str(self._home)] -= 1
+        if self._born != forks.generation:
+            return
+        self._let_go()
         if not self._home.path.is_dir():
             return  # deleted: its nodes end by themselves
         with self._home.lock():
             file = self._home.read()
-            if file is None:
+            if file is None or file.group != self._group:
                 return
             own = self._wish.user.process
-            if not _holds[str(self._home)]:
+            if not _holds[self._key]:
                 file = self._home.write(replace(file, users=tuple(u for u in file.live_users() if u.process != own)))
             if force or not any(_counts(user, own) for user in file.live_users()):
                 stop_group(self._home, file)
