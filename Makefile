@@ -16,7 +16,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills counted-bench interrupts chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -55,6 +55,9 @@ counted-bench: $(VENV)/.package  ## run dledger bench on three nodes whose disks
 
 interrupts: $(VENV)/.package  ## end client calls half way, by signal handlers and cancellation: is a record lost or doubled, does a call hang? (INTERRUPTS=20000, SEED=s, JSON=file)
 	@$(BIN)/python -m dledger.testing.interrupts --interrupts $(or $(INTERRUPTS),20000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+
+forks: $(VENV)/.package  ## fork a process with busy threads: does a child hang, keep a lock, lose or double a record? (FORKS=2000, SEED=s, JSON=file)
+	@$(BIN)/python -m dledger.testing.forks --forks $(or $(FORKS),2000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost
 	@$(SPARK_ENV) DLEDGER_KILLS=$(N) $(BIN)/python -m pytest tests/cluster

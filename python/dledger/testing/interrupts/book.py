@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,13 +59,11 @@ class Book:
         self.problems: list[str] = []
         self._reads: list[tuple[int, list[bytes], bool]] = []
         self._topic = topic
-        self._number = 0
+        self._numbers = itertools.count()
 
     def values(self, count: int) -> list[bytes]:
-        """Values that no other record has."""
-        first = self._number
-        self._number += count
-        return [f"{self._topic} {n}".encode() for n in range(first, first + count)]
+        """Values that no other record has, whatever threads ask for some."""
+        return [f"{self._topic} {next(self._numbers)}".encode() for _ in range(count)]
 
     def attempt(self, values: list[bytes], who: str = "") -> Attempt:
         """An append outside of transactions that begins now."""

@@ -10,6 +10,7 @@ from dledger.testing.mutants.caller_bugs import BATCHES, CALLERS, EMBEDDED
 from dledger.testing.mutants.core_bugs import CORE
 from dledger.testing.mutants.edge_bugs import EDGES
 from dledger.testing.mutants.file_bugs import FILES
+from dledger.testing.mutants.fork_bugs import FORKS
 from dledger.testing.mutants.identity_bugs import IDENTITY
 from dledger.testing.mutants.interrupt_bugs import INTERRUPTS
 from dledger.testing.mutants.limit_bugs import LIMITS
@@ -31,7 +32,7 @@ MUTANTS: Final = (
     *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *PROGRAMS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD,
     *LIMITS, *IDENTITY, *BROKER, *MEMBERS, *ROOM,
     *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING,
-    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS,
+    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS, *FORKS,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",

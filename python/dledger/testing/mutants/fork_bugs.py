@@ -1,0 +1,90 @@
+"""Bugs of a process that forks: its child hangs, uses what is the parent's, or keeps it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dledger.testing.mutants.plant import Mutant
+
+_TESTS: Final = "tests/client/test_forks.py"
+_GROUPS: Final = "tests/embedded/test_embedded_group.py"
+
+FORKS: Final = (
+    Mutant(
+        "fork-is-not-counted", "P5", "forks", "_begin_child",
+        "    generation += 1\n",
+        "",
+        "a child uses its parent's producer, which nobody sends from there",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-locks-outlive-the-parent", "P5", "forks", "_begin_child",
+        "            os.close(_locked.pop())\n",
+        "            _locked.pop()\n",
+        "a child keeps the lock of a group's directory after its parent was killed",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-lock-given-back-by-close-alone", "P5", "forks", "let_go",
+        "fcntl.LOCK_UN",
+        "fcntl.LOCK_SH",
+        "a forked child keeps a lock that its parent has given back",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-producer-not-refused", "P5", "client.flow", "Flow.check",
+        "        forks.check_born_here(self._born, self._what)\n",
+        "        return\n",
+        "a producer from before the fork waits for ever in the child",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-abort-reaches-the-parents", "P12", "client.staging", "Transaction.abort",
+        " or self._stage.forked:",
+        ":",
+        "a child that ends its copy of a transaction aborts the parent's",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-asyncio-abort-reaches-the-parents", "P12", "client.aproducer", "AsyncTransaction.abort",
+        " or self._stage.forked:",
+        ":",
+        "a child that ends its copy of a transaction cannot: it is refused",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-reader-on-the-parents-connection", "P3", "client.resuming", "Resuming.__next__",
+        "if self._born != forks.generation:",
+        "if self._born > forks.generation:",
+        "parent and child read one connection, and each gets what the other one asked for",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-lanes-of-the-parent", "P1 P3", "client.client", "Client._notice_fork",
+        "            lanes, self._lanes = self._lanes, deque()\n",
+        "            lanes: list[Lane] = []\n",
+        "a child talks on its parent's connections and numbers",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-asyncio-client-on-the-parents-connections", "P1", "client.channel", "Channel.rpc",
+        '        forks.check_born_here(self._born, "the AsyncClient")\n',
+        "",
+        "an asyncio client writes into its parent's connections",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-child-ends-the-parents-group", "P5", "embedded.group", "EmbeddedGroup.stop",
+        "        if self._born != forks.generation:\n            return\n",
+        "",
+        "a child that stops what its parent holds ends the group under it",
+        _GROUPS,
+    ),
+    Mutant(
+        "holds-of-a-deleted-group-count", "P5", "embedded.group", "EmbeddedGroup._key",
+        "return self._born, str(self._home), self._group",
+        'return self._born, str(self._home), ""',
+        "a group whose directory was deleted and made anew is never ended by its holder",
+        _GROUPS,
+    ),
+)  # fmt: skip
