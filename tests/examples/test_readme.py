@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
 """
 FRAME = 'df = spark.createDataFrame([("k", "v")], "key string, value string")\n'
-SHOWS = {
+SHOWS: dict[str, list[str]] = {
     "df.write.format": [],
-    "orders = spark": [r"Batch: 0", r"\|\s*0\|\s*\{\"amount\": 20\}\|"],
+    "orders = spark": [r"Batch: 0", r"\|\s*\d+\|\s*\{\"amount\": 20\}\|"],
     "clicks.write": [r"score: double", r"path: array"],
     "client.append": [r"'offset': 0", r"'offset': 1"],
     "rocketmq": [r"\|\s*orders\|\s*\d+\|"],

@@ -54,8 +54,8 @@ def tail(
             raise ConfigError(f"--partition {partition}: topic {topic!r} has partitions 0..{info.partitions - 1}")
         wanted = range(info.partitions) if partition is None else (partition,)
         begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
-        if not follow and isinstance(position, int) and position > (behind := max(ends[at] for at in wanted)):
-            there = f"the last offset of topic {topic!r} is {behind - 1}" if behind else f"topic {topic!r} is empty"
+        if not follow and isinstance(position, int) and position > (past := max(ends[at] for at in wanted)):
+            there = f"the last offset of topic {topic!r} is {past - 1}" if past else f"topic {topic!r} is empty"
             raise ConfigError(f"--from {position}: {there}")
         starts = {at: first_offset(position, begins[at], ends[at]) for at in wanted}
         if follow and len(starts) > 1:

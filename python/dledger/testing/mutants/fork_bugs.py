@@ -27,7 +27,7 @@ FORKS: Final = (
     Mutant(
         "fork-lock-given-back-by-close-alone", "P5", "forks", "let_go",
         "fcntl.LOCK_UN",
-        "fcntl.LOCK_SH",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
         "a forked child keeps a lock that its parent has given back",
         _TESTS,
     ),
