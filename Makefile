@@ -62,7 +62,7 @@ forks: $(VENV)/.package  ## fork a process with busy threads: does a child hang,
 kills: $(VENV)/.package  ## SIGKILL nodes and Spark drivers in mid-write, N=10 times each, and look for what is lost
 	@$(SPARK_ENV) DLEDGER_KILLS=$(N) $(BIN)/python -m pytest tests/cluster
 
-job-kills: $(VENV)/.package  ## SIGKILL anything under a Spark job with state, KILLS=200 times, and look for what is lost or doubled (SEED=s, JSON=file)
+job-kills: $(VENV)/.package  ## SIGKILL anything under a Spark job with state, and do to checkpoints what people do, KILLS=200 times in all, and look for what is lost or doubled (SEED=s, JSON=file)
 	@$(SPARK_ENV) DLEDGER_JOB_KILLS=$(or $(KILLS),200) $(if $(SEED),DLEDGER_SEED=$(SEED)) $(if $(JSON),DLEDGER_JSON=$(JSON)) \
 		$(BIN)/python -m pytest -s tests/cluster/test_job_kills.py
 

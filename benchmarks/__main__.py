@@ -16,6 +16,7 @@ from benchmarks import (
     availability,
     brokers,
     costs,
+    digests,
     failures,
     following,
     machine,
@@ -36,6 +37,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "costs": costs.costs,
     "spark": spark.spark,
     "typed": typed.typed,
+    "digest": digests.digests,
     "visible": visible.visible,
     "planning": planning.planning,
     "failover": failures.failover,
@@ -59,7 +61,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", default=",".join(UNASKED), help=f"some of {','.join(SECTIONS)}")
     parser.add_argument("--repetitions", type=int, default=5,
-                        help="of every case; failover and handover: at least 20; elections: minutes")
+                        help="of every case; digest, failover and handover: at least 20; elections: minutes")
     parser.add_argument("--directory", type=Path, help="where the logs lie while they are measured (a real disk)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON")
     parser.add_argument("--json", type=Path, help="write it there too, for the page of evidence")

@@ -9,6 +9,7 @@ from benchmarks.availability import ELECTIONS, FAILED, GAP, HANDOVER, ROLLING
 from benchmarks.brokers import BEHIND, BROKERS, LIKE_THEIRS
 from benchmarks.brokers import RATIO as TIMES_BROKERS
 from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS
+from benchmarks.digests import DIGEST, MORE, RECORDS, TYPED
 from benchmarks.failures import FAILOVER, START
 from benchmarks.following import BARE, FOLLOWING, WRITTEN
 from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
@@ -55,6 +56,11 @@ FLOORS = (
           share(WRITE, "dledger, 1 replica", NOTHING.format("sink")), 0.55, True),
     Floor("Spark batch read of typed rows, times as fast as from_json", median(TYPED_READ, RATIO), 5, True),
     Floor("the same, nested rows", median(TYPED_READ + NESTED, RATIO), 5, True),
+    *(
+        Floor(f"share of the digest in a Spark write's processor time, {kind}",
+              median(DIGEST, f"{kind}, {MORE}"), 5, False, "%")
+        for kind in (RECORDS, TYPED)
+    ),
     *(
         Floor(f"age of a record in foreachBatch, p50, more than of a source that does nothing{sockets}",
               more(VISIBLE, LOG + sockets, NO_SOURCE + sockets), 30, False, "ms")

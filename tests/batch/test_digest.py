@@ -175,3 +175,10 @@ def test_the_digest_of_known_rows_never_changes() -> None:
         }
     )
     assert f"{digest(rows):016x}" == "6474b2f01c5ed4d3"
+
+
+def test_a_batch_of_many_long_values_has_the_digest_of_its_rows() -> None:
+    """More of them than are hashed at once."""
+    values = [b"%d" % at * (20 + at % 50) for at in range(2 * module.AT_ONCE + 1)]
+    rows = (sum_rows(frame(pa.binary(), [value])) for value in values)
+    assert sum_rows(frame(pa.binary(), values)) == functools.reduce(operator.add, rows)

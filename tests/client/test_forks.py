@@ -303,6 +303,14 @@ def test_producer_from_before_a_fork_is_refused_in_the_child_and_goes_on_in_the_
     assert group.values("t") == [b"a", b"b"]
 
 
+def test_appends_of_parent_and_child_by_one_client_are_all_stored(group: Any, client: Client) -> None:
+    """With one session for both, the parent's next number would be taken for a repeat of the child's."""
+    client.append("t", b"a")
+    assert in_child(lambda: client.append("t", b"b").start) == "1"
+    assert client.append("t", b"c").start == 2
+    assert group.values("t") == [b"a", b"b", b"c"]
+
+
 def test_client_and_reader_from_before_a_fork_go_on_in_both_processes(group: Any, client: Client) -> None:
     """Neither reads what the other one's connection brings."""
     for n in range(6):

@@ -7,12 +7,15 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event
 
 import pytest
 from pyspark.sql import SparkSession
 
 from dledger.datasource.java import ensure_java
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `queries` and `checkpoint_faults`: tests are no packages
 
 
 @pytest.fixture

@@ -1,12 +1,15 @@
 """SIGKILL of anything at all under a job that reads, keeps state, and writes to two topics: 0 lost, 0 doubled.
 
 Half of the kills come when a micro-batch has read something and is not committed, so that it has to be read again.
-``make job-kills KILLS=200`` is the campaign; ``make test`` has one kill of each kind.
+Between the kills, people handle checkpoints of other queries of the same group (checkpoint_faults.py): nothing is lost
+or doubled there without an error. ``make job-kills KILLS=200`` is the campaign, half of its faults are kills;
+``make test`` has one kill of each kind, and as many other faults.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -21,6 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from checkpoint_faults import CASES, Case
+from queries import Desk
 
 from dledger import Client, EmbeddedGroup
 from dledger.errors import DLedgerError
@@ -179,6 +184,40 @@ class Feeder(threading.Thread):
         self.join()
 
 
+class Hands:
+    """What people do to other queries of the group, beside the job."""
+
+    def __init__(self, directory: Path, group: EmbeddedGroup, client: Client, dice: random.Random) -> None:
+        self._directory, self._group, self._client, self._dice = directory / "cases", group, client, dice
+        self._directory.mkdir()
+        self._desks = {kind: Desk(kind, group.bootstrap_servers, self._directory) for kind in ("classic", "connect")}
+        self.done: Counter[str] = Counter()
+        self.problems: list[str] = []
+        self.errors = 0
+
+    def do(self, fault: str) -> None:
+        """One case of this fault, in some of them the leader is killed under a query now and then."""
+        desk = self._desks["connect" if "Connect" in fault else "classic"]
+        disturb = self._kill_leader if self._dice.random() < 0.5 else lambda: None
+        name = f"case-{sum(self.done.values())}"
+        case = Case(name, self._directory, self._client, self._dice, desk, disturb)
+        CASES[fault](case)
+        self.problems += [f"{fault}: {text}" for text in case.problems]
+        self.errors += case.errors
+        self.done[fault] += 1
+
+    def _kill_leader(self) -> None:
+        if self._dice.random() < 0.3:
+            threading.Event().wait(2 * self._dice.random())
+            node = self._group.leader
+            self._group.kill(node)
+            self._group.restart(node)
+
+    def end(self) -> None:
+        for desk in self._desks.values():
+            desk.end()
+
+
 class Scene:
     """A group, a feeder, the job, and kills."""
 
@@ -194,6 +233,7 @@ class Scene:
         self.feeder.start()
         self.job = Job(self.group.bootstrap_servers, directory)
         self.killed: Counter[str] = Counter()
+        self.hands = Hands(directory, self.group, self.client, dice)
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Until it holds; the job is started again whenever it has ended."""
@@ -249,6 +289,7 @@ class Scene:
     def close(self) -> None:
         self.feeder.finish()
         self.job.end()
+        self.hands.end()
         self.client.close()
         self.group.stop()
 
@@ -361,31 +402,42 @@ def judge(
     return found
 
 
+def turns_of(faults: int, dice: random.Random) -> list[tuple[str, str]]:
+    """A kind of kill and its moment, and what people do without one, in turn: each of them as often as each other."""
+    kills = itertools.cycle([(kind, moment) for moment in MOMENTS for kind in KINDS])
+    cases = itertools.cycle([(fault, "") for fault in dice.sample(list(CASES), len(CASES))])
+    turns = [next(cases if number % 2 else kills) for number in range(faults)]
+    dice.shuffle(turns)
+    return turns
+
+
 @pytest.mark.cluster
 @pytest.mark.spark
 def test_a_job_with_state_is_exact_whatever_is_killed_under_it(
     tmp_path: Path, until: Callable[..., None], dice: random.Random
 ) -> None:
     """P12: each micro-batch is read with the same bytes at every replay, and written once to each topic."""
-    kills = int(os.environ.get("DLEDGER_JOB_KILLS", str(len(KINDS))))
-    ways = [(kind, moment) for moment in MOMENTS for kind in KINDS]
-    turns = [ways[number % len(ways)] for number in range(kills)]
-    dice.shuffle(turns)
+    faults = int(os.environ.get("DLEDGER_JOB_KILLS", str(2 * len(KINDS))))
     scene = Scene(tmp_path, until, dice)
     try:
-        for kind, moment in turns:
-            scene.kill(kind, moment)
+        for kind, moment in turns_of(faults, dice):
+            if moment:
+                scene.kill(kind, moment)
+            else:
+                scene.hands.do(kind)
         scene.finish()
         events, planned = scene.events(), scene.planned()
         reads = judge_reads(events, planned, scene.notes())
         written = {topic: read(scene.client, topic) for topic in ("counts", "sums")}
-        problems = judge(events, planned, scene.feeder.acknowledged, written, reads)
-        figures = {"kills": kills, "events": sum(map(len, events.values())), "micro-batches": len(planned),
+        problems = judge(events, planned, scene.feeder.acknowledged, written, reads) + scene.hands.problems
+        figures = {"kills": sum(scene.killed.values()), "faults that people make": sum(scene.hands.done.values()),
+                   "of their queries refused, as they had to be": scene.hands.errors,
+                   "events": sum(map(len, events.values())), "micro-batches": len(planned),
                    "of them replayed after a restart": reads.replayed, "of them read twice by one run": reads.repeated,
                    "starts of the job": len(scene.job.lives)}  # fmt: skip
         if path := os.environ.get("DLEDGER_JSON"):
-            save(result("job kills", command=f"make job-kills KILLS={kills}", ok=not problems, figures=figures,
-                        faults=scene.killed, problems=problems[:20]), Path(path))  # fmt: skip
+            save(result("job kills", command=f"make job-kills KILLS={faults}", ok=not problems, figures=figures,
+                        faults=scene.killed + scene.hands.done, problems=problems[:20]), Path(path))  # fmt: skip
         assert problems == [], f"{len(problems)} problems in {figures}"
         print(figures)  # noqa: T201  shown by pytest -s
     finally:

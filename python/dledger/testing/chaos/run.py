@@ -20,6 +20,7 @@ from dledger.testing.chaos.clients import Appender, Pipeliner, Place, Worker, ru
 from dledger.testing.chaos.consumers import Consumer, Watcher
 from dledger.testing.chaos.ending import STEP_S, compare_stores, read_back
 from dledger.testing.chaos.faults.fault import Fault
+from dledger.testing.chaos.held import HeldWriter
 from dledger.testing.chaos.nodes import PROXY_HOST, Nodes
 from dledger.testing.chaos.proxy import Proxy
 from dledger.testing.chaos.scene import NoProgress, Scene
@@ -155,7 +156,7 @@ async def _play(
 
 
 def make_workers(place: Place, seed: int) -> list[Worker]:
-    """Eight clients, each with connections of its own."""
+    """Nine clients, each with connections of its own."""
     patient = {"request_timeout_ms": 30_000, "max_in_flight": 64}
     return [
         Pipeliner(place, "producer-a", 25, seed, **patient),
@@ -163,6 +164,7 @@ def make_workers(place: Place, seed: int) -> list[Worker]:
         Appender(place, "appender-a", 12, seed, request_timeout_ms=30_000),
         Appender(place, "appender-b", 12, seed, request_timeout_ms=2500),
         Writer(place, "writer-a", 3, seed, request_timeout_ms=8000),
+        HeldWriter(place, "writer-b", 3, seed, request_timeout_ms=8000),
         Consumer(place, "consumer-a", 12, seed, request_timeout_ms=8000),
         Consumer(place, "consumer-b", 12, seed, request_timeout_ms=3000),
         Watcher(place, "watcher", 10, seed, request_timeout_ms=12_000),

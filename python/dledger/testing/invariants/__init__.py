@@ -53,6 +53,8 @@ I27  topics and consumer groups are what the committed commands make, in every c
 I28  a stage that nobody ends ends when its time is over, and not sooner, whatever wall clocks show      commands
 I29  nothing is called durable, in data or index, but what a sync covers that began after it was      sim.disk
      written; on a node's start, too
+I30  a write with a digest is committed once; made again with the same rows it changes nothing, with   sim.writes
+     other rows, or of an older sequence, it is refused
 D11  nobody asks for votes in a new term before a quorum would give them (pre-vote)                  election
  Q1  a message of a RocketMQ commit log is where its put says, once; one that was refused is nowhere queued
  Q2  queue offsets have no gap, in the order of the log                                              queued

@@ -20,6 +20,7 @@ from dledger.testing.mutants.plant import Mutant
 from dledger.testing.mutants.program_bugs import PROGRAMS
 from dledger.testing.mutants.race_bugs import RACES
 from dledger.testing.mutants.raft_bugs import RAFT
+from dledger.testing.mutants.replay_bugs import REPLAYS
 from dledger.testing.mutants.rocketmq_bugs import QUEUES, REPLICATION
 from dledger.testing.mutants.room_bugs import ROOM
 from dledger.testing.mutants.service_bugs import SERVICE
@@ -32,7 +33,7 @@ MUTANTS: Final = (
     *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *PROGRAMS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD,
     *LIMITS, *IDENTITY, *BROKER, *MEMBERS, *ROOM,
     *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING,
-    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS, *FORKS,
+    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS, *FORKS, *REPLAYS,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",

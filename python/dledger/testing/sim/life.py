@@ -17,6 +17,7 @@ from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.settings import PORT
+from dledger.testing.sim.writes import Writes
 
 if TYPE_CHECKING:
     from dledger.testing.sim.workload import Client, Topic
@@ -40,6 +41,7 @@ class Life:
         rng.shuffle(addresses)
         self.client = AsyncClient(",".join(addresses), environment=machine, **plan.client)
         self._chores = Chores(self)
+        self._writes = Writes(self)
         self._plan = plan
         self._writer = self.workload.new_writer()
         self._known = self.workload.known
@@ -72,7 +74,8 @@ class Life:
     def _calls(self) -> list[Callable[[], Awaitable[None]]]:
         """What this client does, the more often the more."""
         weights = ((self._append, 3), (self._produce, 5), (self._transact, 2), (self._read, 3), (self._end, 3),
-                   (self._stale_end, 1), (self._begin, 1), *self._chores.weights())  # fmt: skip
+                   (self._stale_end, 1), (self._begin, 1), (self._writes.write, 3),
+                   *self._chores.weights())  # fmt: skip
         calls: list[Callable[[], Awaitable[None]]] = []
         for call, most in weights:
             calls += [call] * self.rng.between(0, most)
@@ -95,7 +98,7 @@ class Life:
         topic = self.rng.pick(self.workload.topics)
         return topic, self.rng.below(topic.partitions)
 
-    def _new_values(self) -> tuple[tuple[int, ...], list[bytes]]:
+    def new_values(self) -> tuple[tuple[int, ...], list[bytes]]:
         count = self.rng.spread(1, self._plan.most_records)
         numbers = tuple(value_id(self._writer, self._values + at) for at in range(count))
         self._values += count
@@ -122,7 +125,7 @@ class Life:
 
     async def _append(self) -> None:
         topic, partition = self.place()
-        numbers, values = self._new_values()
+        numbers, values = self.new_values()
         call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers)
         try:
             done = await self.client.append(topic.name, values, partition=partition)
@@ -165,7 +168,7 @@ class Life:
             await self._hand_in(producer, topic, partition, producer=name, sequence=sequence)
 
     async def _hand_in(self, through: AsyncProducer, topic: Topic, partition: int, **more: Any) -> None:
-        numbers, values = self._new_values()
+        numbers, values = self.new_values()
         call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers, **more)
         future = await through.append(values, partition=partition)
         future.add_done_callback(self._answer(call, topic, partition, len(values)))
@@ -231,7 +234,7 @@ class Life:
         wanted: dict[tuple[str, int], list[int]] = {}
         pieces: list[tuple[Topic, int, list[bytes]]] = []
         for topic, partition in places:
-            numbers, values = self._new_values()
+            numbers, values = self.new_values()
             wanted.setdefault((topic.name, partition), []).extend(numbers)
             pieces.append((topic, partition, values))
         for (topic_name, partition), numbers_there in wanted.items():
@@ -317,7 +320,7 @@ class Life:
         await self._prepare()
         while True:
             topic, partition = self.workload.topics[0], 0
-            numbers, values = self._new_values()
+            numbers, values = self.new_values()
             call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers)
             try:
                 done = await self.client.append(topic.name, values, partition=partition)
