@@ -7,6 +7,7 @@ from typing import Final
 
 from dledger.testing.mutants.plant import Mutant
 
+_WRITERS: Final = "tests/testing/test_invariants_writers.py"
 _SINK: Final = "tests/datasource/test_sink.py"
 _TASK: Final = "tests/datasource/test_task.py"
 _OFFSETS: Final = "tests/datasource/test_spark_offsets.py"
@@ -156,5 +157,33 @@ COMMITS: Final = (
         "the first batch over files, when it is made again after a crash, starts where they end by then",
         "tests/streaming/test_store_stream.py",
         planted_blind=True,
+    ),
+    Mutant(
+        "traces-not-in-the-snapshot", "P12", "catalog.snapshot", "_decode_writers",
+        'meta.get("traces", ())',
+        "()",
+        "after a restart a query that gave way to others writes its last batch again",
+        _WRITERS,
+    ),
+    Mutant(
+        "trace-without-digest", "P12", "catalog.writers", "Writers._forget",
+        "Trace(writer.sequence, writer.records, writer.digest)",
+        'Trace(writer.sequence, writer.records, "")',
+        "a query that gave way to others is held to nothing when it makes its last batch again",
+        _WRITERS,
+    ),
+    Mutant(
+        "trace-of-the-batch-before", "P12", "catalog.writers", "Writers.find",
+        "return Writer(trace.sequence, -1",
+        "return Writer(trace.sequence - 1, -1",
+        "a query that gave way to others writes its last batch again",
+        _WRITERS,
+    ),
+    Mutant(
+        "rival-with-stages-committed", "P12", "catalog.transactions", "Transactions.commit_write",
+        "if writer is None or command.sequence > writer.sequence:",
+        "if writer is None or command.sequence > writer.sequence or (command.stages and not writer.digest):",
+        "a commit without a digest is made again with the rows of its repeat",
+        _WRITERS,
     ),
 )
