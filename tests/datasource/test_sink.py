@@ -246,6 +246,15 @@ def test_an_abort_drops_its_own_stages_and_nobody_elses(spark: Spark) -> None:
     assert spark.group.values("t") == [b"a"]
 
 
+def test_an_abort_drops_the_stages_of_all_tasks(spark: Spark) -> None:
+    """An open stage keeps old files of the log until it times out."""
+    writer = hop(spark.writer())
+    messages = spark.tasks(writer, [["a"], [], ["b"], ["c"]], OUTSIDE)
+    assert len(spark.group.stages) == 3
+    writer.abort(messages)
+    assert spark.group.stages == {}
+
+
 def test_a_stage_that_was_dropped_is_no_commit_without_it(spark: Spark) -> None:
     writer = hop(spark.writer())
     messages = spark.tasks(writer, [["a"], ["b"]], OUTSIDE)

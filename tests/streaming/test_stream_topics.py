@@ -234,6 +234,55 @@ def test_a_topic_that_was_made_anew_while_it_was_left_out_is_told_of(log: Any, r
         query.trigger()
 
 
+def test_a_deleted_topic_that_is_made_anew_later_is_a_new_one(log: Any) -> None:
+    """Its former place went with it: no records are lost that ``failOnDataLoss`` has not given up already."""
+    log.create_topic("u")
+    log.append("u", 0, numbers(10))
+    query = Query(log, subscribePattern="[tu]", startingOffsets="earliest", failOnDataLoss="false")
+    query.drain()
+    log.delete_topic("u")
+    log.append("t", 0, numbers(3))
+    query.drain()
+    query.crash()
+    log.create_topic("u")
+    log.append("u", 0, numbers(20))
+    assert query.drain()[-2:] == numbers(3, 20)
+
+
+def test_a_partition_that_was_left_out_is_read_from_its_first_record_once_its_topic_was_made_anew(group: Any) -> None:
+    group.create_topic("t", 2)
+    query = Query(group, assign='{"t": [0, 1]}', startingOffsets="earliest", onTopicRecreate="restart")
+    for partition in (0, 1):
+        group.append("t", partition, numbers(partition))
+    query.drain()
+    for assigned, made_anew in (("[0]", False), ("[0]", True), ("[0, 1]", False)):
+        query.crash()
+        query.given["assign"] = f'{{"t": {assigned}}}'
+        if made_anew:
+            group.delete_topic("t")
+            group.create_topic("t", 2)
+            for partition in (0, 1):
+                group.append("t", partition, numbers(20 + partition))
+        query.drain()
+    assert sorted(query.values()) == numbers(0, 1, 20, 21)
+
+
+def test_a_topic_that_comes_while_it_is_empty_has_a_place_from_then_on(log: Any) -> None:
+    """Else what retention takes before the first read of it would go unseen."""
+    log.create_topic("u")
+    query = Query(log, subscribe="t", startingOffsets="earliest")
+    query.drain()
+    query.crash()
+    query.given["subscribe"] = "t,u"
+    query.drain()
+    assert StreamOffset.from_json(json.loads(query.offsets[-1])).logs["u"] == {0: 0}
+    for value in (10, 11):
+        log.append("u", 0, numbers(value))
+    log.expire("u", 0, 1)
+    with pytest.raises(OffsetOutOfRange, match="u/0 offsets 0 to 0"):
+        query.trigger()
+
+
 def test_what_retention_took_while_a_topic_was_left_out_is_an_error(log: Any) -> None:
     query = without_u(log)
     log.append("u", 0, numbers(11))

@@ -60,6 +60,8 @@ D11  nobody asks for votes in a new term before a quorum would give them (pre-vo
  Q2  queue offsets have no gap, in the order of the log                                              queued
  Q3  what a client is shown of them is committed, and no consumer is led past one that is kept       queued
  Q4  consume queues and index are what the log says, at the end, and no more after any restart       queued
+ W1  a commit is new, a repeat, or refused for its other rows, as all commits before say, also of      writers
+     writers that gave way to others; every catalog knows each writer's last one, over restarts
 ==== =============================================================================================== ==========
 
 Of I17: a group's members are its configuration; what changes is the incarnation of each that counts. I7 sees that the

@@ -27,6 +27,7 @@ from dledger.testing.invariants.retention import Retention
 from dledger.testing.invariants.storage import Storage
 from dledger.testing.invariants.truth import Truth
 from dledger.testing.invariants.view import Memory, View
+from dledger.testing.invariants.writers import Writers
 from dledger.types import Buffer, NodeId
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Watch:
         self.at_rest = AtRest(truth)
         self.retention = Retention()
         self.commands = Commands()
+        self.writers = Writers()
         self.healing = Healing(truth, group.election_ms)
 
     # --- lives of nodes -----------------------------------------------------------------------------------------
@@ -78,6 +80,7 @@ class Watch:
             self.members.changed(view, self.views.values())
             if view.catalog.applied_index >= 0:
                 self.commands.check(view)
+                self.writers.check(view)
         return view
 
     def ended(self, node_id: NodeId) -> None:
@@ -220,6 +223,7 @@ class Watch:
                 now_ms = self._now_ms()
                 written_ms = self.retention.first_written_ms(entry.index, now_ms)
                 self.commands.applied(view, entry, result, written_ms, now_ms)
+                self.writers.applied(view, entry, result)
         except Broken as broken:
             self._keep(broken)
             raise
@@ -296,6 +300,7 @@ class Watch:
                 check_equal(list(self.views.values()), self.truth, self.applied_log, self.storage)
                 for view in self.views.values():
                     self.commands.check(view)
+                    self.writers.check(view)
             return check_clients(history)
 
     def __enter__(self) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 from dledger.testing.mutants.blind_bugs import BLIND
 from dledger.testing.mutants.broker_bugs import BROKER
 from dledger.testing.mutants.caller_bugs import BATCHES, CALLERS, EMBEDDED
+from dledger.testing.mutants.commit_bugs import COMMITS
 from dledger.testing.mutants.core_bugs import CORE
 from dledger.testing.mutants.edge_bugs import EDGES
 from dledger.testing.mutants.file_bugs import FILES
@@ -32,7 +33,7 @@ from dledger.testing.mutants.world_bugs import WORLD
 MUTANTS: Final = (
     *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *PROGRAMS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD,
     *LIMITS, *IDENTITY, *BROKER, *MEMBERS, *ROOM,
-    *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING,
+    *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING, *COMMITS,
     *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS, *FORKS, *REPLAYS,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {

@@ -1,0 +1,105 @@
+"""What committed transactions come to, followed apart from any catalog: W1.
+
+A transaction is (writer, sequence), and takes effect once. A writer's last one, made again, changes nothing; where its
+commit says count and digest of its rows (`CommitWrite`), other rows or an older sequence are refused. A node's catalog
+knows each writer's last commit, or that of the hash of its name, over restarts and in catalogs that were taken over.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from dledger.batch.header import BODY_HEADER_SIZE
+from dledger.catalog.results import CommandResult
+from dledger.catalog.writers import JOB
+from dledger.messages.codes import Code
+from dledger.messages.command import CommitTransaction, CommitWrite
+from dledger.messages.entry import Entry
+from dledger.testing.invariants.broken import Broken
+from dledger.testing.invariants.view import View
+from dledger.wire import decode_command
+
+NO_COMMIT: Final = -1
+
+
+class Last(NamedTuple):
+    """What a writer has committed last. ``digest`` is empty where it gave none."""
+
+    sequence: int = NO_COMMIT
+    records: int = 0
+    digest: str = ""
+
+
+class Writers:
+    """Every commit of every writer."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[int, str, Last]] = []
+        """Entry, writer, and what that made of it."""
+        self._last: dict[str, Last] = {}
+
+    def applied(self, view: View, entry: Entry, result: CommandResult) -> None:
+        """The first node has applied a command."""
+        command = decode_command(entry.body[BODY_HEADER_SIZE:])
+        if not isinstance(command, CommitTransaction | CommitWrite) or result.code is Code.MALFORMED:
+            return
+        name, known = command.writer_id, self._last.get(command.writer_id, Last())
+        got, wanted = _got(result), _wanted(known, command)
+        is_right = got == wanted or (got == "refused" and wanted == "new")
+        if not is_right and self._is_certain(command, view.catalog.transactions.writers.most):
+            text = f"commit {command.sequence} of {name} is {got}: {result}; it has to be {wanted} behind {known}"
+            raise Broken("W1", f"{view}: {text}")
+        if got == "new":
+            records = sum(part.records for part in command.stages)
+            self._note(entry.index, name, Last(command.sequence, records, getattr(command, "digest", "")))
+        elif got == "repeated" and isinstance(command, CommitWrite):
+            self._note(entry.index, name, known._replace(digest=known.digest or command.digest))
+
+    def _note(self, index: int, name: str, last: Last) -> None:
+        self._done.append((index, name, last))
+        self._last.pop(name, None)
+        self._last[name] = last
+
+    def _is_certain(self, command: CommitTransaction | CommitWrite, most: int) -> bool:
+        """Whether what was committed before says it: the name that an earlier release gave the writer counts for some
+        topics and not for others."""
+        is_renamed = isinstance(command, CommitWrite) and command.formerly in self._last
+        return not is_renamed and not self._may_be_forgotten(command.writer_id, most)
+
+    def _may_be_forgotten(self, name: str, most: int) -> bool:
+        """Writers give way to so many others, and their hashes to as many again. Names of jobs are never used again."""
+        if name.startswith(JOB):
+            return True
+        names = [other for other in self._last if not other.startswith(JOB)]
+        return name in names and len(names) - 1 - names.index(name) >= 2 * most - most // 100
+
+    def check(self, view: View) -> None:
+        """W1: the catalog of a node knows what each writer has committed last."""
+        catalog = view.catalog
+        last: dict[str, Last] = {}
+        for index, name, one in self._done:
+            if index <= catalog.applied_index:
+                last[name] = one
+        for name, wanted in last.items():
+            found = catalog.transactions.writers.find(name)
+            has = None if found is None else Last(found.sequence, found.records, found.digest)
+            if has != wanted and not self._may_be_forgotten(name, catalog.transactions.writers.most):
+                raise Broken("W1", f"{view} knows {has} of writer {name}, which has committed {wanted}")
+
+
+def _wanted(known: Last, command: CommitTransaction | CommitWrite) -> str:
+    if command.sequence > known.sequence:
+        return "new"
+    if isinstance(command, CommitTransaction):
+        return "repeated"
+    is_same = not known.digest or (known.records, known.digest) == (command.records, command.digest)
+    return "repeated" if command.sequence == known.sequence and is_same else "another"
+
+
+def _got(result: CommandResult) -> str:
+    if result.code is Code.SUCCESS:
+        return "repeated" if result.result["repeated"] else "new"
+    return "another" if result.code is Code.REPLAY_MISMATCH else "refused"
+
+
+__all__ = ["Last", "Writers"]
