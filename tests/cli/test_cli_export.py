@@ -145,3 +145,20 @@ def test_what_somebody_else_has_put_there_is_left_alone(tmp_path: Path) -> None:
     with staged(tmp_path / "empty") as place:
         (place / "whole").touch()
     assert (tmp_path / "empty" / "whole").exists()
+
+
+@pytest.mark.parametrize("self_id", ["n", "nn0", "0", "broker", "n2147483647", "n0x", "n-1"])
+def test_a_self_id_that_a_broker_does_not_start_with_is_refused(tmp_path: Path, self_id: str) -> None:
+    done = run(str(tmp_path / "out"), "--format", "dledger", "-b", "127.0.0.1:1", "--topic", "t", "--self-id", self_id)
+    assert done.exit_code == 2
+    assert "one letter and a whole number" in done.stderr
+    words = ["--format", "dledger", "--node", str(tmp_path), "--messages", "--self-id", self_id]
+    done = run(str(tmp_path / "out"), *words)
+    assert done.exit_code == 2
+    assert "one letter and a whole number" in done.stderr
+
+
+def test_dledger_alone_takes_other_ids_than_a_broker(tmp_path: Path) -> None:
+    done = run(str(tmp_path / "out"), "--format", "dledger", "--node", str(tmp_path / "nowhere"), "--self-id", "broker")
+    assert "--self-id" not in done.stderr
+    assert "does not exist" in done.stderr

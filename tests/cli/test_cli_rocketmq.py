@@ -124,7 +124,7 @@ def test_search_by_key_finds_what_the_index_has_and_what_it_has_not_yet(
             run("search", str(tmp_path), "--topic", "orders", "--key", "k3")
 
 
-def test_search_by_index_opens_no_file_of_the_log_but_those_with_the_message(
+def test_search_by_index_opens_no_file_of_the_log_but_those_with_the_message_and_where_the_index_ends(
     tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
@@ -142,8 +142,8 @@ def test_search_by_index_opens_no_file_of_the_log_but_those_with_the_message(
     _, found, _ = run("search", str(tmp_path), "--topic", "orders", "--key", "k40", "--index-slots", "10")
     assert [row["keys"] for row in found] == ["k40"]
     assert {path for path in read if "commitlog" in path} == {
-        f"commitlog/{places[40] - places[40] % 4096:020d}", f"commitlog/{places[99] - places[99] % 4096:020d}",
-    }  # fmt: skip
+        f"commitlog/{place - place % 4096:020d}" for place in (places[0], places[40], places[98], places[99])
+    }
 
 
 def test_search_by_id_topic_and_time(tmp_path: Path, stores: Any) -> None:

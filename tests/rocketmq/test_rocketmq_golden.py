@@ -124,5 +124,23 @@ def test_configuration_comes_out_as_the_broker_wrote_it(golden: Golden, name: st
     assert encode_config(decode_config(data)) == data
 
 
+FASTJSON = [
+    ({"offsetTable": {}}, '{N>"offsetTable":{}N}'),
+    ({"offsetTable": {1: 7, 18: 9, 3: 1}}, '{N>"offsetTable":{1:7,18:9,3:1N>}N}'),
+    ({"k": {0: {"x": 1}, 1: {5: 6}, "z": 1, 2: [1]}},
+     '{N>"k":{0:{N>>>"x":1N>>},1:{5:6N>>},N>>"z":1,2:[N>>>1N>>]N>}N}'),
+    ({"l": ["a", [1]], "el": [], "d": 1.5}, '{N>"l":[N>>"a",N>>[N>>>1N>>]N>],N>"el":[],N>"d":1.5N}'),
+    ({"s": "\u00e4\u2028\u007f\u0001/\"\\\u001f'\\u001f"},
+     '{N>"s":"\u00e4\\u2028\\u007F\\u0001/\\"\\\\\\u001F\'\\\\u001f"N}'),
+]  # fmt: skip
+"""What fastjson 1.2.69 printed for these values, with N for a new line and > for a tab."""
+
+
+@pytest.mark.parametrize(("value", "printed"), FASTJSON)
+def test_configuration_has_the_line_breaks_and_escapes_of_fastjson(value: Any, printed: str) -> None:
+    assert encode_config(value).decode() == printed.replace("N", "\n").replace(">", "\t")
+    assert decode_config(encode_config(value)) == value
+
+
 def test_configuration_of_offsets_has_numbers_as_keys(golden: Golden) -> None:
     assert decode_config(golden("consumerOffset.json")) == {"offsetTable": {"TopicA@CG": {0: 2}}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import ipaddress
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from dledger.rocketmq.message import Message
 
 FORMATS: Final = ("rocketmq", "dledger")
+SELF_ID: Final = re.compile(r"[A-Za-z][0-9]{1,10}")
+MAX_SELF_NUMBER: Final = (1 << 31) - 2
+"""A broker counts from 1, in 32 bits."""
 MARK: Final = "export-is-not-finished"
 FETCHED: Final = 64 << 20
 """Bytes that all partitions together fetch at once."""
@@ -52,7 +56,8 @@ Row = tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | N
               "behind the old commit log that was adopted.")  # fmt: skip
 @click.option("--broker", default="127.0.0.1:10911", show_default=True, metavar="IP:PORT",
               help="The broker that will serve the store; it is part of each message's id.")  # fmt: skip
-@click.option("--self-id", default="n0", show_default=True, metavar="ID", help="dLegerSelfId (--format dledger).")
+@click.option("--self-id", default="n0", show_default=True, metavar="ID",
+              help="dLegerSelfId (--format dledger): one letter and a number.")  # fmt: skip
 @click.option("--file-size", type=click.IntRange(min=1024, max=MAX_FILE), default=FILE_SIZE, metavar="BYTES",
               help="Bytes of each log file (mappedFileSizeCommitLog); 1 GiB by default.")  # fmt: skip
 @click.option("--base64", "as_base64", is_flag=True, help="Write keys and headers that are no text as base64.")
@@ -70,8 +75,7 @@ def export(
     mode; with --node it is a directory for Java's DLedger, or with --messages besides, a store of a broker in DLedger
     mode. Prints as JSON what was written.
     """
-    if not self_id.isalnum() or not self_id.isascii():
-        raise ConfigError(f"--self-id {self_id}: a letter and a number, as in n0")
+    check_self_id(self_id, only_node=node is not None and not only_messages)
     if node is not None:
         if topic or form != "dledger":
             raise ConfigError("--node is for --format dledger, and takes no --topic: it writes the whole log")
@@ -91,6 +95,23 @@ def export(
         with open_client(bootstrap, timeout) as client, staged(directory) as place, naming_topic(client, topic):
             report = export_topic(client, topic, messages, place, form, self_id, file_size, index=not no_index)
     print_json({"directory": str(directory), "format": form, **report})
+
+
+def check_self_id(self_id: str, *, only_node: bool) -> None:
+    """Raises `ConfigError` for an id that who opens the store refuses.
+
+    Args:
+        only_node: the store is for DLedger alone, and not for a broker, which makes a number of its id.
+    """
+    if only_node:
+        if not self_id.isalnum() or not self_id.isascii():
+            raise ConfigError(f"--self-id {self_id}: letters and digits without accents, as in n0")
+    elif not SELF_ID.fullmatch(self_id) or int(self_id[1:]) > MAX_SELF_NUMBER:
+        raise ConfigError(
+            f"--self-id {self_id}: a broker's dLegerSelfId is one letter and a whole number of at most "
+            f"{MAX_SELF_NUMBER}, as in n0: the broker takes what stands behind the first character for its number, and "
+            "does not start where that is none"
+        )
 
 
 def broker_address(text: str) -> Host:

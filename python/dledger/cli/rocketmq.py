@@ -119,8 +119,8 @@ def search(
 ) -> None:  # fmt: skip
     """Messages that fit all that is given, one JSON line each, in the order of the log.
 
-    With --topic and --key the store's index files are used; anything else reads the log through. Damage on the way is
-    told on standard error; exit code 1 when nothing was found.
+    With --topic and --key the store's index files are used, and what they do not cover is read through, as is the log
+    for anything else. Damage on the way is told on standard error; exit code 1 when nothing was found.
     """
     from dledger.foreign.lookup import Search, message_with_id
     from dledger.foreign.lookup import search as search_store
@@ -137,6 +137,8 @@ def search(
     wanted = Search(topic, key or message_id, time_ms("--from", begin), time_ms("--to", end))
     count = 0
     for found in search_store(store, wanted, index_slots):
+        if found.note:
+            click.echo(found.note, err=True)
         if found.damage is not None:
             piece = found.damage
             click.echo(f"bytes {piece.start} to {piece.end} are damaged: {piece.reason}", err=True)

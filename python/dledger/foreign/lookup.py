@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,18 +12,16 @@ import pyarrow.compute as pc
 
 from dledger.errors import FormatError
 from dledger.foreign.forms import DLEDGER, Store
+from dledger.foreign.index_cover import Cover, IndexPart, joined, read_cover
 from dledger.foreign.ranges import FileRange, plan_store, read_range
-from dledger.foreign.storage import Storage
 from dledger.messages.entry import HEADER_SIZE
 from dledger.rocketmq.columns import Wanted
 from dledger.rocketmq.hosts import OffsetId
-from dledger.rocketmq.index_file import IndexReader
+from dledger.rocketmq.index_file import key_hash
 from dledger.rocketmq.scan import Piece
 
 __all__ = ["Found", "Search", "message_with_id", "search"]
 
-INDEX: Final = "index"
-NAME_DIGITS: Final = 17
 MATCHED: Final = ("physical_offset", "unique_key", "keys")
 
 
@@ -46,36 +44,82 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A message, or damage that was come by."""
+    """A message, damage that was come by, or a note on the index."""
 
     row: dict[str, Any] | None = None
     """By the names of `dledger.rocketmq.columns.SCHEMA`."""
     damage: Piece | None = None
+    note: str = ""
 
 
 def search(store: Store, wanted: Search, slots: int) -> Iterator[Found]:
-    """Messages that fit, in the order of the log.
+    """Messages that fit, in the order of the log. Where the index has a hole, or is damaged, the log is scanned.
 
     Args:
         slots: of each index file (the broker's maxHashSlotNum).
 
     Raises:
-        FormatError: the index contradicts itself, or has another number of slots.
+        FormatError: no index file can be used, or they have another number of slots.
     """
-    indexes = _indexes(store.storage, slots) if wanted.topic and wanted.key else []
-    if not indexes:
-        yield from _scan(store, wanted, 0, None)
-        return
-    begin = min(index.begin_offset for index in indexes)
-    end = max(index.end_offset for index in indexes)
-    yield from _scan(store, wanted, 0, begin)
-    # times are compared in the messages: an index has whole seconds since its first one, none before it
-    places = {place for index in indexes for place in index.lookup(wanted.topic, wanted.key)}
-    for place in sorted(places):
+    cover = read_cover(store.storage, slots) if wanted.topic and wanted.key else Cover((), ())
+    yield from (Found(note=f"{fault}. What it should cover is read through in the log") for fault in cover.faults)
+    if (lost := _lost_end(store, cover)) is not None:
+        yield Found(note=lost)
+    rows: dict[int, dict[str, Any]] = {}
+    gaps = cover.gaps()
+    for part in cover.parts:
+        reason = _look_up(store, wanted, part, rows)
+        if reason:
+            yield Found(note=f"{store.storage.join(part.path)}: {reason}. What it covers is read through in the log")
+            gaps.append(part.span)
+    scanned = chain.from_iterable(_scan(store, wanted, *gap) for gap in joined(gaps))
+    yield from _in_order({at: row for at, row in rows.items() if _fits(row, wanted)}, scanned)
+
+
+def _lost_end(store: Store, cover: Cover) -> str | None:
+    """What to say where the index knows of a later message than the log has; None where it does not."""
+    if not cover.parts:
+        return None
+    last = max(cover.parts, key=lambda part: part.reader.end_offset)
+    place = last.reader.end_offset
+    if place < store.forms[0].begin or message_at(store, place) is not None:
+        return None
+    return (
+        f"{store.storage.join(last.path)}: it names a message at {place:,}, where none is: the log has lost its end, "
+        "or is damaged there. 'dledger rocketmq verify' tells what is missing; put back the whole file"
+    )
+
+
+def _in_order(rows: dict[int, dict[str, Any]], scanned: Iterator[Found]) -> Iterator[Found]:
+    """What the index has led to and what was scanned, by place, each message once."""
+    places = sorted(rows, reverse=True)
+    for found in scanned:
+        place = -1 if found.row is None else int(found.row["physical_offset"])
+        while places and place >= 0 and places[-1] <= place:
+            if (at := places.pop()) != place:
+                yield Found(rows[at])
+        yield found
+    yield from (Found(rows[at]) for at in reversed(places))
+
+
+def _look_up(store: Store, wanted: Search, part: IndexPart, rows: dict[int, dict[str, Any]]) -> str:
+    """Add the messages that one index file names for the key; what is wrong with it, or with the log there."""
+    reason = ""
+    try:  # times are compared in the messages: an index has whole seconds since its first one, none before it
+        places = part.reader.lookup(wanted.topic, wanted.key)
+    except FormatError as error:
+        return str(error)
+    hashed = key_hash(wanted.topic, wanted.key)
+    for place in places:
         row = message_at(store, place)
-        if row is not None and _fits(row, wanted):
-            yield Found(row)
-    yield from _scan(store, wanted, end + 1, None)
+        if row is None:
+            if place >= store.forms[0].begin:  # what is before was removed with its file
+                reason = f"it names a message at {place:,}, and the log has none there"
+        elif hashed not in {key_hash(row["topic"], key) for key in _keys(row)}:
+            reason = f"it names a message at {place:,}, and that one has another key"
+        else:
+            rows[place] = row
+    return reason
 
 
 def message_at(store: Store, place: int) -> dict[str, Any] | None:
@@ -104,25 +148,13 @@ def message_with_id(store: Store, text: str) -> dict[str, Any] | None:
     return row if row is not None and row["message_id"] == str(wanted) else None
 
 
-def _indexes(storage: Storage, slots: int) -> list[IndexReader]:
-    """A file has 420 MB by default; of these only the places are read that a look-up needs."""
-    listing = storage.list(INDEX)
-    files = {} if listing is None else listing.files
-    indexes = []
-    for name in sorted(n for n in files if len(n) == NAME_DIGITS and n.isdecimal()):
-        path = f"{INDEX}/{name}"
-        try:
-            indexes.append(IndexReader(partial(storage.read_exactly, path, 0), files[name], slots))
-        except FormatError as error:
-            raise FormatError(f"{storage.join(path)}: {error}. The slots are the broker's maxHashSlotNum") from error
-    return [index for index in indexes if index.count > 1]
-
-
 def _scan(store: Store, wanted: Search, begin: int, stop: int | None) -> Iterator[Found]:
     """All of a part of the log; messages that fit are then read once more, with everything in them."""
     if stop is not None and stop <= begin:
         return
-    for one in plan_store(store, begin, stop, wanted.wanted).ranges:
+    plan = plan_store(store, begin, stop, wanted.wanted)
+    yield from (Found(damage=piece) for piece in plan.faults)
+    for one in plan.ranges:
         for batch in read_range(store.storage, store.layout, one, MATCHED, wanted.wanted):
             yield from (Found(damage=piece) for piece in batch.damage)
             if batch.rows is not None:
@@ -141,8 +173,12 @@ def _matching(rows: pa.RecordBatch, key: str) -> Sequence[int]:
     return [row["physical_offset"] for row in rows.filter(near).to_pylist() if _has_key(row, key)]
 
 
+def _keys(row: dict[str, Any]) -> list[str]:
+    return [key for key in (row["unique_key"], *(row["keys"] or "").split(" ")) if key]
+
+
 def _has_key(row: dict[str, Any], key: str) -> bool:
-    return row["unique_key"] == key or key in (row["keys"] or "").split(" ")
+    return key in _keys(row)
 
 
 def _fits(row: dict[str, Any], wanted: Search) -> bool:

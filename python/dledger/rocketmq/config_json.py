@@ -19,6 +19,8 @@ __all__ = ["decode_config", "encode_config"]
 TOKEN: Final = re.compile(r"[ \t\r\n]*(?:([{}\[\],:])|(\"(?:[^\"\\\x00-\x1f]|\\.)*\")|([-+.\w]+)|(.|\Z))", re.DOTALL)
 WORDS: Final[dict[str, object]] = {"true": True, "false": False, "null": None}
 NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
+ESCAPED: Final = re.compile(r"\\u00(1|0)([0-9a-f])|[\x7f-\x9f\u2028\u2029]")
+"""What json writes otherwise than fastjson: small letters in escapes, and characters that fastjson escapes."""
 DEPTH: Final = 64
 MAX_DIGITS: Final = 40
 
@@ -134,17 +136,28 @@ def encode_config(value: Any) -> bytes:
     return _text(value, 0).encode()
 
 
+def _scalar(value: Any) -> str:
+    """A value that is no map and no list, or the name of a field."""
+    parts = json.dumps(value, ensure_ascii=False).split("\\\\")  # an escaped backslash begins no other escape
+    return "\\\\".join(ESCAPED.sub(_escape, part) for part in parts)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = int(found[1] + found[2], 16) if found[1] else ord(found[0])
+    return f"\\u{code:04X}"
+
+
 def _text(value: Any, depth: int) -> str:
     indent = "\n" + "\t" * (depth + 1)
     if isinstance(value, dict):
         parts = []
         for key, inner in value.items():
-            name = str(key) if isinstance(key, int) else indent + json.dumps(key, ensure_ascii=False)
+            name = str(key) if isinstance(key, int) else indent + _scalar(key)
             parts.append(f"{name}:{_text(inner, depth + 1)}")
     elif isinstance(value, list):
         parts = [indent + _text(inner, depth + 1) for inner in value]
     else:
-        return json.dumps(value, ensure_ascii=False)
+        return _scalar(value)
     begin, end = "{}" if isinstance(value, dict) else "[]"
     closing = "\n" + "\t" * depth if parts else ""
     return f"{begin}{','.join(parts)}{closing}{end}"

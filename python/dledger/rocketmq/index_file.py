@@ -116,6 +116,24 @@ class IndexReader:
         """A unit by its number, from 1 to ``count`` - 1."""
         return IndexUnit(*UNIT.unpack(self._read(self._unit_at(number), UNIT.size)))
 
+    def check_ends(self) -> None:
+        """See that header, slots and the first and the last unit agree, as they do in a file with so many slots.
+
+        Raises:
+            FormatError: they do not; it says how.
+        """
+        if self.count <= 1:
+            return
+        first, last = self.unit(1), self.unit(self.count - 1)
+        if (first.physical_offset, last.physical_offset) != (self.begin_offset, self.end_offset):
+            raise FormatError(
+                f"an index file from {self.begin_offset:,} to {self.end_offset:,}, whose units begin at "
+                f"{first.physical_offset:,} and end at {last.physical_offset:,}"
+            )
+        newest = self.slot(last.key_hash % self.slots) if last.key_hash >= 0 else 0
+        if newest < self.count - 1 or first.key_hash < 0 or not self.slot(first.key_hash % self.slots):
+            raise FormatError(f"an index file whose {self.slots:,} slots do not lead to its first and last unit")
+
     def lookup(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[int]:
         """Physical offsets of messages that may have this key, the newest first.
 
@@ -126,15 +144,19 @@ class IndexReader:
                 within the second before ``begin`` may be among them.
 
         Raises:
-            FormatError: a chain leads to a unit that is not before the one it comes from, which no broker writes.
+            FormatError: a chain leads to a unit that is not before the one it comes from, or belongs into another
+                chain, which no broker writes.
         """
         wanted = key_hash(topic, key)
-        number, found = self.slot(wanted % self.slots), []
+        slot, found = wanted % self.slots, []
+        number = self.slot(slot)
         newest = self.count
         while number:
             if not 0 < number < newest:
                 raise FormatError(f"index unit {newest} leads on to unit {number}; chains lead to older units only")
             newest, unit = number, self.unit(number)
+            if unit.key_hash % self.slots != slot:
+                raise FormatError(f"index unit {number}, of hash {unit.key_hash}, is in the chain of slot {slot}")
             stored = self.begin_timestamp + unit.seconds * 1000
             late = begin is None or stored + 999 >= begin
             if unit.key_hash == wanted and late and (end is None or stored <= end):
