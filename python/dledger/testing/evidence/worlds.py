@@ -34,6 +34,12 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
     "counted bench": (
         "cuts of the log, repairs and elections: the load is that of sound nodes, all of which stay up",
     ),
+    "interrupts": (
+        "calls while the leader changes or a node is down; handlers that raise while Arrow's or the TLS library's own code runs",
+    ),
+    "forks": (
+        "forks out of another thread than the main one; asyncio clients in the child, which tests alone have",
+    ),
     "mutants": (
         "bugs that nobody thought of; a bug that a test named for it finds says that this test works, and no more",
     ),
