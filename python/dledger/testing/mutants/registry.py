@@ -18,6 +18,7 @@ from dledger.testing.mutants.member_bugs import MEMBERS
 from dledger.testing.mutants.node_bugs import CATALOG, CLIENT, SERVER, STORE
 from dledger.testing.mutants.plant import Mutant
 from dledger.testing.mutants.program_bugs import PROGRAMS
+from dledger.testing.mutants.query_bugs import QUERIES
 from dledger.testing.mutants.race_bugs import RACES
 from dledger.testing.mutants.raft_bugs import RAFT
 from dledger.testing.mutants.rocketmq_bugs import QUEUES, REPLICATION
@@ -32,7 +33,7 @@ MUTANTS: Final = (
     *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *PROGRAMS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD,
     *LIMITS, *IDENTITY, *BROKER, *MEMBERS, *ROOM,
     *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING,
-    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS, *FORKS,
+    *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS, *FORKS, *QUERIES,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",
