@@ -24,7 +24,7 @@ from dledger.datasource.planning import Shape, Slice, plan, together
 from dledger.datasource.reading import check_kind, columns_to_read
 from dledger.datasource.resolving import Edges, resolve
 from dledger.datasource.rows import Body, joined, table_rows
-from dledger.datasource.sql import HINT
+from dledger.datasource.sql import HINT, remade
 from dledger.datasource.typed_rows import typed_rows
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
@@ -51,6 +51,8 @@ class LogSlice(InputPartition):
     columns: Columns | None = None
     """What is read of a typed topic; None: keys and values."""
     fail_on_recreate: bool = True
+    remade: str = ""
+    """For an SQL table the statement that makes it anew."""
 
 
 @dataclass
@@ -68,6 +70,7 @@ class LogReader(DataSourceReader):
         need_group(self.options, HINT)
         need_topics(self.options)
         self.columns = columns_to_read(self.options, schema, Log(self.options))
+        self.remade = remade(schema)
         starting, ending = self.options.starting, self.options.ending
         if starting is not None and starting.kind is Kind.LATEST:
             raise ConfigError("'startingOffsets' latest would read nothing in a batch: write earliest or JSON")
@@ -92,7 +95,7 @@ class LogReader(DataSourceReader):
         ends = resolve(self.options.ending or Bound(Kind.LATEST, "endingOffsets"), edges, log)
         check_order(starts, ends, f"{_said(self.options.starting)} and {_said(self.options.ending)}")
         starts = keep_or_fail(starts, ends, edges.begins, self.options.fail_on_data_loss)
-        return plan_slices(log, self.options, infos, starts, ends, self.columns)
+        return plan_slices(log, self.options, infos, starts, ends, self.columns, self.remade)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_slice(partition)
@@ -109,8 +112,12 @@ def plan_slices(
     starts: Positions,
     ends: Positions,
     columns: Columns | None = None,
+    remade: str = "",
 ) -> list[InputPartition]:
     """The tasks that read [starts, ends), under these columns of typed topics or as keys and values.
+
+    Args:
+        remade: for an SQL table the statement that makes it anew.
 
     Raises:
         ConfigError: a topic is raw, and columns are to be read.
@@ -120,7 +127,10 @@ def plan_slices(
     shape = Shape(options.min_partitions, options.max_task_records, options.max_task_bytes, os.cpu_count() or 2)
     tasks = together(plan(starts, ends, log.split, shape), shape)
     address = replace(log.found(), group_id=log.group_id)
-    parts = ([_input(address, options, infos[one.topic], one, columns) for one in task] for task in tasks)
+    parts = (
+        [replace(_input(address, options, infos[one.topic], one, columns), remade=remade) for one in task]
+        for task in tasks
+    )
     return [task[0] if len(task) == 1 else LogSlices(task) for task in parts]
 
 
@@ -202,7 +212,7 @@ def _rows(given: LogSlice, bodies: Iterable[Body], start: int) -> Iterator[pa.Re
         return client.schema(info, version)
 
     if given.columns is not None:
-        return typed_rows(bodies, *at, schemas, given.columns, given.metadata)
+        return typed_rows(bodies, *at, schemas, given.columns, given.metadata, given.remade)
     return table_rows(bodies, *at, given.headers, given.metadata, lambda body: as_records(body, schemas))
 
 

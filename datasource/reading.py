@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,11 +13,20 @@ from dledger.datasource.log import Log
 from dledger.datasource.options import Options, parse_options
 from dledger.datasource.schema import check_read_schema, same_columns, table_schema
 from dledger.datasource.schema import read_schema as record_schema
-from dledger.datasource.sql import is_create_table, of_create_table, with_options
-from dledger.datasource.typed import check_readable, columns_of, one_schema, read_columns, refuse_mixture, spark_schema
+from dledger.datasource.sql import is_create_table, of_create_table, remade, with_options
+from dledger.datasource.typed import (
+    check_readable,
+    columns_of,
+    one_schema,
+    read_columns,
+    refuse_mixture,
+    spark_schema,
+    unseen,
+)
 from dledger.errors import ConfigError, PathError, TopicNotFound, Unavailable
 from dledger.messages.client import TopicInfo
 
+LOGGER: Final = logging.getLogger("dledger.spark")
 RECORD: Final = StructField(
     "_record",
     StructType([
@@ -104,8 +114,12 @@ def _columns(log: Log, options: Options, schema: StructType, infos: Mapping[str,
             raise ConfigError("with 'includeMetadata' the last column of the schema is '_record'; leave .schema() away")
         fields = fields[:-1]
     wanted = columns_of(StructType(fields))
+    way = remade(schema)
     for name, info in infos.items():
-        check_readable(name, _ask(log, info, None), wanted)
+        newest = _ask(log, info, None)
+        check_readable(name, newest, wanted, way)
+        if way and options.schema_version is None and (more := unseen(newest, wanted)):
+            LOGGER.warning("topic %r has by now %s, which the table does not show: %s", name, ", ".join(more), way)
     return wanted
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from dledger.config import nearest
 from dledger.datasource.options import parse_options
-from dledger.datasource.sql import is_create_table, of_create_table, with_options
+from dledger.datasource.sql import is_create_table, of_create_table, remade, with_options
 from dledger.errors import ConfigError
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -83,13 +83,20 @@ def check_read_schema(schema: StructType, include_headers: bool, include_metadat
         ConfigError: saying how to get other columns out of ``value``.
     """
     expected = read_schema(include_headers, include_metadata)
-    if not same_columns(schema, expected):
+    if same_columns(schema, expected):
+        return
+    if way := remade(schema):
         raise ConfigError(
-            f"a log is read with its own columns, {expected.simpleString()}, not with {schema.simpleString()}: leave "
-            ".schema(...) away and unpack the value, as in from_json(CAST(value AS STRING), 'id INT, name STRING')"
-            + ("" if include_headers else "; headers come with option 'includeHeaders'")
-            + ("" if include_metadata else "; term, entryIndex and size with option 'includeMetadata'")
+            f"the table has the columns {schema.simpleString()}, and a log is read with its own: "
+            f"{expected.simpleString()}. Make the table anew: {way}; to have other columns, make a view over it that "
+            "unpacks the value, as in from_json(CAST(value AS STRING), 'id INT, name STRING')"
         )
+    raise ConfigError(
+        f"a log is read with its own columns, {expected.simpleString()}, not with {schema.simpleString()}: leave "
+        ".schema(...) away and unpack the value, as in from_json(CAST(value AS STRING), 'id INT, name STRING')"
+        + ("" if include_headers else "; headers come with option 'includeHeaders'")
+        + ("" if include_metadata else "; term, entryIndex and size with option 'includeMetadata'")
+    )
 
 
 def same_columns(one: StructType, other: StructType) -> bool:

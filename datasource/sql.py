@@ -31,14 +31,19 @@ _SAME: Final = (
 )
 """Options that say one thing in several ways: one of a statement's stands above all of the table's."""
 HINT: Final = (
-    "In SQL: CREATE TABLE orders USING dledger OPTIONS (path '/data/log', topic 'orders') without columns, or name "
-    "both in the statement, as in SELECT * FROM orders WITH (path = '/data/log', topic = 'orders')"
+    "In SQL: CREATE OR REPLACE TABLE orders USING dledger OPTIONS (path '/data/log', topic 'orders') without columns, "
+    "or name both in the statement, as in SELECT * FROM orders WITH (path = '/data/log', topic = 'orders')"
 )
 WRITE_HINT: Final = (
-    "Spark gives a write nothing of a table's OPTIONS: name the log and the topic in the statement, as in INSERT INTO "
-    "orders WITH (path = '/data/log', topic = 'orders') (value) VALUES ('...'), or in .option(...) before .append() "
-    "or .toTable(...); an INSERT INTO a temporary view has the options of its CREATE"
+    "Spark gives a write nothing of a table's OPTIONS, and CREATE TABLE ... AS SELECT none of its own. Name the log "
+    "and the topic in the statement: INSERT INTO orders WITH (path = '/data/log', topic = 'orders') (value) VALUES "
+    "(CAST('text' AS BINARY)); in place of AS SELECT make the table first, and then insert: CREATE TABLE orders USING "
+    "dledger OPTIONS (path '/data/log', topic 'orders'); INSERT INTO orders WITH (path = '/data/log', topic = 'orders')"
+    " (value) SELECT CAST(to_json(struct(*)) AS BINARY) FROM people; in Python .option(...) before .append() or "
+    ".toTable(...). An INSERT INTO a temporary view has the options of its CREATE"
 )
+TABLE: Final = "name_of_the_table"
+"""Spark tells a source everything of a table but its name."""
 
 
 def is_create_table(options: Mapping[str, str]) -> bool:
@@ -63,13 +68,34 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     return StructType([StructField(first.name, first.dataType, first.nullable, metadata), *schema.fields[1:]])
 
 
+def remade(schema: StructType) -> str:
+    """The statement that makes an SQL table anew, with its options and the columns that its topics have by now; empty
+    for the schema of anything else."""
+    kept = _kept(schema)
+    if not kept:
+        return ""
+    said: dict[str, str] = json.loads(kept)
+    options = ", ".join(f"{_quoted(name)} {_quoted(text)}" for name, text in said.items())
+    return f"CREATE OR REPLACE TABLE {TABLE} USING dledger OPTIONS ({options})"
+
+
+def _quoted(text: str) -> str:
+    """A literal of Spark's SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _kept(schema: StructType) -> str:
+    return next((field.metadata[KEY] for field in schema.fields if KEY in field.metadata), "")
+
+
 def for_read(given: Mapping[str, str], schema: StructType, use: str) -> Mapping[str, str]:
     """The options of a read: those of the statement, above those of its table.
 
     Args:
         use: ``batch read`` or ``stream read``; what a table has for others is left out.
     """
-    kept = next((field.metadata[KEY] for field in schema.fields if KEY in field.metadata), "")
+    kept = _kept(schema)
     said = {name.lower() for name in given}
     if not kept or said & _LOG:  # a statement that names its log means that one alone
         return given
@@ -86,4 +112,14 @@ def _fits(name: str, use: str) -> bool:
     return where == "all" or use in where.split(", ")
 
 
-__all__ = ["HINT", "KEY", "WRITE_HINT", "for_read", "is_create_table", "of_create_table", "with_options"]
+__all__ = [
+    "HINT",
+    "KEY",
+    "TABLE",
+    "WRITE_HINT",
+    "for_read",
+    "is_create_table",
+    "of_create_table",
+    "remade",
+    "with_options",
+]

@@ -177,8 +177,11 @@ def read_columns(client: Client, info: TopicInfo, version: int | None) -> Column
         raise ConfigError(f"option 'schemaVersion': {error}") from error
 
 
-def check_readable(name: str, newest: Columns, wanted: Columns) -> None:
+def check_readable(name: str, newest: Columns, wanted: Columns, remade: str = "") -> None:
     """Refuse columns to read that a topic does not have, or has as something else.
+
+    Args:
+        remade: for an SQL table the statement that makes it anew.
 
     Raises:
         SchemaMismatch: with both schemas side by side.
@@ -194,7 +197,18 @@ def check_readable(name: str, newest: Columns, wanted: Columns) -> None:
             remarks[one.name] = f"{newest.fields[at].type} is not read as {one.type}"
     if remarks:
         table = side_by_side(f"topic {name!r}", newest, "columns to read", wanted, remarks)
-        raise SchemaMismatch(f"topic {name!r} cannot be read so: leave .schema(...) away, or correct it\n{table}")
+        way = f"make the table anew: {remade}" if remade else "leave .schema(...) away, or correct it"
+        raise SchemaMismatch(f"topic {name!r} cannot be read so: {way}\n{table}")
+
+
+def unseen(newest: Columns, wanted: Columns) -> list[str]:
+    """The columns of a topic that a read under ``wanted`` does not give, or gives as narrower ones."""
+    found: list[str] = []
+    for one in newest.fields:
+        at = find(wanted.fields, one.name)
+        if at < 0 or wanted.fields[at].type != one.type:
+            found.append(f"{one.name} {one.type}")
+    return found
 
 
 def refuse_mixture(infos: Mapping[str, TopicInfo]) -> None:
@@ -242,4 +256,5 @@ __all__ = [
     "read_columns",
     "refuse_mixture",
     "spark_schema",
+    "unseen",
 ]

@@ -15,6 +15,7 @@ import pyarrow as pa
 from dledger.batch.columns import Columns
 from dledger.batch.typed import Schemas, arrow_schema, convert, decode_typed, record_times
 from dledger.datasource.rows import UTC_MICROS, Body, Constants, decoded, gather, number_column, places
+from dledger.errors import SchemaMismatch
 from dledger.types import Buffer
 
 TIMES: Final = "\0times"
@@ -39,11 +40,13 @@ def typed_rows(
     schemas: Schemas,
     wanted: Columns,
     record: bool = False,
+    remade: str = "",
 ) -> Iterator[pa.RecordBatch]:
     """Rows [start, end) under the ``wanted`` columns, in batches of some 1 to 4 MiB; see `dledger.datasource.rows`.
 
     Args:
         record: add the column ``_record``.
+        remade: for an SQL table the statement that makes it anew.
 
     Raises:
         SchemaMismatch: a value does not fit the columns of the read, which are narrower than those it was written by.
@@ -53,7 +56,12 @@ def typed_rows(
 
     def decode(body: Buffer) -> pa.RecordBatch:
         header, columns, batch = decode_typed(body, schemas)
-        rows = convert(batch, columns, wanted, schema)
+        try:
+            rows = convert(batch, columns, wanted, schema)
+        except SchemaMismatch as error:
+            way = f"Make the table anew: {remade}" if remade else "Load it anew, or start the query again"
+            text = f"{error}. The columns of topic {topic!r} are wider by now than those of the read. {way}"
+            raise SchemaMismatch(text) from error
         return rows.append_column(TIMES, record_times(header, columns, batch)) if record else rows
 
     constants = Constants(topic, partition)

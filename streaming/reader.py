@@ -31,7 +31,7 @@ from dledger.datasource.options import Limits, need_group, need_topics, parse_op
 from dledger.datasource.reader import plan_slices, read_slice
 from dledger.datasource.reading import columns_to_read
 from dledger.datasource.resolving import Edges, resolve
-from dledger.datasource.sql import HINT
+from dledger.datasource.sql import HINT, remade
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 from dledger.messages.client import TopicInfo
 from dledger.streaming.admission import Pace, admit, limits_for
@@ -54,6 +54,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         need_topics(self.options)
         self.log = Log(self.options)
         self.columns = columns_to_read(self.options, schema, self.log)
+        self._remade = remade(schema)
         self._changes = Changes(self.options)
         self._progress = Progress(self.options, self.log)
         self._pace = Pace(clock)
@@ -214,7 +215,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         begins = self.log.begins({topic: last.ids[topic] for topic in ends})
         starts = keep_or_fail(starts, ends, begins, self.options.fail_on_data_loss)
-        return plan_slices(self.log, self.options, self._infos, starts, ends, self.columns)
+        return plan_slices(self.log, self.options, self._infos, starts, ends, self.columns, self._remade)
 
     def _describe(self, ids: Mapping[str, str]) -> None:
         """Learn the numbers by which the tasks ask for these topics."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import StructType
+from typing import Any
+
+import pytest
+from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from dledger.datasource.option_table import BATCH, STREAM
-from dledger.datasource.schema import read_schema, table_schema
-from dledger.datasource.sql import KEY, for_read, of_create_table
+from dledger.datasource.reader import LogReader
+from dledger.datasource.schema import check_read_schema, read_schema, table_schema
+from dledger.datasource.sql import KEY, TABLE, for_read, of_create_table, remade, with_options
+from dledger.datasource.typed import columns_of, unseen
+from dledger.errors import ConfigError
 
 CREATE = {
     "provider": "dledger", "owner": "me", "topic": "orders", "option.topic": "orders", "a.property": "1",
@@ -14,6 +20,10 @@ CREATE = {
     "option.dledger.request.timeout": "5s", "option.maxoffsetspertrigger": "10",
 }  # fmt: skip
 LOCATED = CREATE | {"location": "file:/data/log", "path": "file:/data/log"}
+
+
+def frame(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
 def stored(options: dict[str, str]) -> StructType:
@@ -50,3 +60,33 @@ def test_a_statement_that_names_its_log_means_nothing_of_the_table() -> None:
 def test_a_frame_without_a_table_has_its_own_options_alone() -> None:
     assert for_read({"topic": "t"}, read_schema(False), BATCH) == {"topic": "t"}
     assert KEY not in table_schema({"topic": "t"})[0].metadata
+
+
+def test_the_statement_that_makes_a_table_anew_has_its_options_as_they_were() -> None:
+    schema = table_schema({"provider": "dledger", "option.path": "/it's \\ here", "option.topic": "t"})
+    assert remade(schema) == (
+        f"CREATE OR REPLACE TABLE {TABLE} USING dledger OPTIONS ('path' '/it\\'s \\\\ here', 'topic' 't')"
+    )
+    assert remade(table_schema({"topic": "t"})) == ""
+
+
+def test_a_table_whose_columns_are_not_the_logs_is_told_the_statement_that_makes_it_anew() -> None:
+    altered = StructType([*stored(LOCATED).fields, StructField("extra", LongType())])
+    with pytest.raises(ConfigError, match=r"extra:bigint.*CREATE OR REPLACE TABLE .*'path' 'file:/data/log'"):
+        check_read_schema(altered, include_headers=False)
+    with pytest.raises(ConfigError, match=r"leave \.schema"):
+        check_read_schema(StructType([StructField("extra", LongType())]), include_headers=False)
+
+
+def test_columns_that_a_table_does_not_show_are_those_that_are_new_or_wider() -> None:
+    topic = columns_of(frame(id=LongType(), name=StringType(), score=DoubleType()))
+    assert unseen(topic, columns_of(frame(ID=IntegerType(), name=StringType()))) == ["id bigint", "score double"]
+    assert unseen(topic, topic) == []
+
+
+def test_the_tasks_of_an_sql_table_know_the_statement_that_makes_it_anew(group: Any) -> None:
+    topic = group.create_topic("t", type="typed")
+    group.evolve_schema(topic, 0, columns_of(frame(id=LongType())))
+    options = {"dledger.bootstrap.servers": group.address, "subscribe": "t"}
+    schema = with_options(frame(id=IntegerType()), options)
+    assert LogReader(options, schema).remade == remade(schema) != ""

@@ -180,3 +180,15 @@ def test_a_named_topic_that_was_made_again_while_tasks_were_planned_is_left_for_
     assert rows_of(reader, reader.partitions(start, end)) == numbers(0, 1, 2)
     later = reader.latestOffset(end, ReadAllAvailable())
     assert rows_of(reader, reader.partitions(end, later)) == numbers(20)
+
+
+def test_a_run_that_ends_where_the_log_ended_does_so_though_a_topic_goes(
+    two: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(two, **PATTERN, **GO_ON, maxBytesPerTrigger="1g")
+    query.start(available_now=True)
+    two.append("t", 0, numbers(3))
+    before(monkeypatch, two, "offsets", 2, delete)  # the first one is for the first offset
+    assert query.drain() == numbers(0, 1, 2)
+    query.crash()
+    assert query.drain() == numbers(0, 1, 2, 3)

@@ -19,6 +19,7 @@ from dledger.testing.mutants.member_bugs import MEMBERS
 from dledger.testing.mutants.node_bugs import CATALOG, CLIENT, SERVER, STORE
 from dledger.testing.mutants.plant import Mutant
 from dledger.testing.mutants.program_bugs import PROGRAMS
+from dledger.testing.mutants.query_bugs import QUERIES
 from dledger.testing.mutants.race_bugs import RACES
 from dledger.testing.mutants.raft_bugs import RAFT
 from dledger.testing.mutants.replay_bugs import REPLAYS
@@ -35,6 +36,7 @@ MUTANTS: Final = (
     *LIMITS, *IDENTITY, *BROKER, *MEMBERS, *ROOM,
     *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING, *COMMITS,
     *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS, *FORKS, *REPLAYS,
+    *QUERIES,
 )  # fmt: skip
 DOES_NOT_APPLY: Final = {
     "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",
