@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,9 +63,8 @@ class IndexAudit:
         self._matched = 0
 
     def _open(self, path: Path, size: int) -> None:
-        with storing("read", path):
-            data = np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8)
-        view = memoryview(data)
+        with storing("read", path), path.open("rb") as file:
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
         try:
             reader = IndexReader(lambda place, length: view[place : place + length], size, self._slots)
             reader.check_ends()
@@ -76,9 +76,9 @@ class IndexAudit:
         units, count = np.zeros(0, INDEX_UNIT), reader.count - 1
         if count > 0:
             units = np.frombuffer(view, INDEX_UNIT, count, HEADER.size + self._slots * SLOT.size + UNIT.size)
-        file = _File(path, units)
-        self._files.append(file)
-        self._check_chains(file, slots, reader.used_slots)
+        opened = _File(path, units)
+        self._files.append(opened)
+        self._check_chains(opened, slots, reader.used_slots)
 
     def _check_chains(self, file: _File, slots: np.ndarray, used: int) -> None:
         """Each unit must lead to the one before it of the same slot, and each slot to its newest unit."""
