@@ -45,6 +45,10 @@ class FakeLog:
     def max_offset(self) -> int:
         return self.min_offset + len(self.data)
 
+    @property
+    def sound_offset(self) -> int:
+        return self.max_offset
+
     def read(self, offset: int, size: int) -> bytes:
         begin = offset - self.min_offset
         assert 0 <= begin <= begin + size <= len(self.data)

@@ -112,6 +112,11 @@ class CommitLog:
     def max_offset(self) -> int:
         return self.files.max_offset
 
+    @property
+    def sound_offset(self) -> int:
+        """What a slave may report of this log: all of it, unless a `CheckedLog` says less."""
+        return self.files.max_offset
+
     def put_message(self, message: Message) -> Placed:
         """Put one message; as `put_messages`."""
         return self.put_messages([message])[0]

@@ -40,7 +40,7 @@ class ConsumeQueues:
             CorruptStore, PathError: see `MappedFileQueue`.
         """
         self.root = root
-        self._units_in_file = units_in_file
+        self.units_in_file = units_in_file
         self._handles = FileHandles() if handles is None else handles
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._written: dict[tuple[str, int], None] = {}
@@ -52,7 +52,7 @@ class ConsumeQueues:
                     self._open(topic, int(name))
 
     def _open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        queue = ConsumeQueue(self.root / topic / str(queue_id), self._units_in_file, self._handles)
+        queue = ConsumeQueue(self.root / topic / str(queue_id), self.units_in_file, self._handles)
         self._queues[topic, queue_id] = queue
         return queue
 

@@ -1,7 +1,7 @@
 """Follow: a slave of a RocketMQ master. Socket, clock and disk for `dledger.rocketmq.ha_client.HAClient`.
 
-The master's bytes go into the commit log as they are. Only what is on the disk is reported: a real slave acknowledges
-from memory, this one loses nothing that a sync master has answered with SEND_OK.
+The master's bytes go into the commit log as they are. Only what is on the disk, and sound, is reported: a real slave
+acknowledges from memory, this one loses nothing that a sync master has answered with SEND_OK.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ class RawLog(Protocol):
     @property
     def max_offset(self) -> int:
         """Where the log ends; 0 where it has no file yet."""
+
+    @property
+    def sound_offset(self) -> int:
+        """Up to where it may be reported, at or before ``max_offset``."""
 
     def append_raw(self, offset: int, data: Buffer) -> int:
         """Add bytes of one file at ``offset``, the log's end, or in an empty log where a file begins; the new end."""
@@ -91,6 +95,7 @@ class Follower:
 
         Raises:
             ProtocolError: the master sends what cannot be this log's, now or ever.
+            FormatError: it sends a damaged message.
             DiskFull, StorageError: the log cannot be written.
         """
         wait_ms = FIRST_WAIT_MS
@@ -193,9 +198,9 @@ class Follower:
             self._reportable.set()
 
     async def _flush(self) -> int:
-        """Flush, in the thread for it; where the log ended before."""
+        """Flush, in the thread for it; up to where the log was sound before."""
         self._unflushed.clear()
-        end = self._log.max_offset
+        end = self._log.sound_offset
         await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)
         return end
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from dledger.broker.checked_log import CheckedLog
 from dledger.broker.follow import Follower
 from dledger.broker.message_store import MessageStore
 from dledger.broker.reput_service import ReputMessageService
@@ -27,7 +28,7 @@ async def follow_master(
 
     Raises:
         ProtocolError: the master sends what cannot be this log's; the store is as it was.
-        FormatError: what the master sends are no messages.
+        FormatError: what the master sends are no sound messages; the log ends before, and nothing of them was reported.
         DiskFull, StorageError: the store cannot be written.
     """
     loop = asyncio.get_running_loop()
@@ -44,7 +45,8 @@ async def follow_master(
         state = "follows" if there else "has lost"
         logger.info("%s %s %s, at offset %d", store.root, state, address, store.log.max_offset)
 
-    follower = Follower(store.log, address, settings, on_appended=appended, on_connected=connected)
+    log = CheckedLog(store.log, store.log.next_offsets, store.queues.units_in_file)
+    follower = Follower(log, address, settings, on_appended=appended, on_connected=connected)
     reput = ReputMessageService(store, dispatch_failed, busy=lambda: follower.in_bulk)
     reput.start()
     tasks = [loop.create_task(follower.run()), loop.create_task(broken.wait())]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import mmap
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,7 +16,6 @@ from dledger.cli.rocketmq_adopt import adopt
 from dledger.cli.rocketmq_ha import follow, serve_ha
 from dledger.errors import ConfigError, PathError
 from dledger.rocketmq.index_file import DEFAULT_SLOTS
-from dledger.rocketmq.scan import Kind, Piece, scan
 
 if TYPE_CHECKING:
     from dledger.foreign.forms import Store
@@ -38,25 +36,17 @@ for _command in (adopt, follow, serve_ha):
 
 @rocketmq.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-def verify(directory: Path) -> None:
-    """Check every message in the commit log of the store in DIR and print what was found as JSON.
+@click.option("--index-slots", type=click.IntRange(min=1), default=DEFAULT_SLOTS, show_default=True,
+              help="The broker's maxHashSlotNum.")  # fmt: skip
+def verify(directory: Path, index_slots: int) -> None:
+    """Check every message in the commit log of the store in DIR, and print what was found as JSON.
 
-    DIR is a store's root, or a folder with commit log files. Exit code 1 when something is damaged.
+    DIR is a store's root, or a folder with commit log files. Of a root, consume queues, index and checkpoints are
+    compared with the log, too. Exit code 1 when something is damaged, missing, or does not agree.
     """
-    files = commit_log_files(directory)
-    report: dict[str, Any] = {"ok": True, "files": [], "messages": 0, "damage": []}
-    for path in files:
-        counts = dict.fromkeys(Kind, 0)
-        for piece in pieces_of(path):
-            counts[piece.kind] += 1
-            if piece.kind is Kind.DAMAGE:
-                report["damage"].append(
-                    {"file": str(path), "start": piece.start, "end": piece.end, "reason": piece.reason}
-                )
-        messages = counts[Kind.MESSAGE] + counts[Kind.ENTRY]
-        report["files"].append({"file": str(path), "messages": messages, "damage": counts[Kind.DAMAGE]})
-        report["messages"] += messages
-    report["ok"] = not report["damage"]
+    from dledger.broker.audit import Audit
+
+    report = Audit(directory, commit_log_files(directory), index_slots).run()
     print_json(report)
     if not report["ok"]:
         sys.exit(1)
@@ -196,12 +186,3 @@ def commit_log_files(directory: Path) -> list[Path]:
 def is_log_name(name: str) -> bool:
     """Whether this is 20 ASCII digits: the offset of a file's first byte."""
     return len(name) == NAME_DIGITS and name.isascii() and name.isdigit()
-
-
-def pieces_of(path: Path) -> Iterator[Piece]:
-    """All pieces of a file, which is mapped and not read at once."""
-    if not path.stat().st_size:
-        return
-    with path.open("rb") as file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    yield from scan(memoryview(data), int(path.name))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dledger.errors import ConfigError, PathError, PortInUse, ProtocolError
+from dledger.errors import ConfigError, FormatError, PathError, PortInUse, ProtocolError
 
 if TYPE_CHECKING:
     from dledger.broker.ha_service import HAService
@@ -129,7 +129,7 @@ def run_over(
         ha_settings = HASettings(mapped_file_size_commit_log=store.log.file_size, **given)
         tune_interpreter()
         run(until_signalled(work(store, ha_settings)))
-    except (ConfigError, PortInUse, ProtocolError):
+    except (ConfigError, PortInUse, ProtocolError, FormatError):
         store.close()
         raise
     except BaseException:
