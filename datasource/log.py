@@ -18,6 +18,8 @@ from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailab
 from dledger.messages.client import OffsetKind, TopicInfo
 
 T = TypeVar("T")
+LOOKS: Final = 5
+"""So often topics are asked for anew when one went between two questions."""
 LOOPBACK: Final = {"127.0.0.1", "::1", "[::1]", "localhost"}
 
 
@@ -144,6 +146,21 @@ class Log:
             selection.part(name, dict.fromkeys(range(info.partitions), 0))
         return infos
 
+    def settled(self, question: Callable[[dict[str, TopicInfo]], T]) -> T:
+        """Ask about the topics to read, and ask anew when one of them goes, or is made again, between two questions.
+
+        Raises:
+            TopicNotFound: one that is named is not there.
+        """
+        for _ in range(LOOKS - 1):
+            infos = self.select()
+            try:
+                return question(infos)
+            except (TopicNotFound, TopicRecreated):
+                if infos == self.select():
+                    raise  # not for what has changed
+        return question(self.select())
+
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """What there is to know of these topics.
 
@@ -251,4 +268,4 @@ def fetch(address: Address, topic_id: int, partition: int, start: int, end: int)
         yield Body(batch.base_offset, batch.count, body, batch.index, batch.term)
 
 
-__all__ = ["Address", "Log", "View", "check_ids", "fetch", "find_group"]
+__all__ = ["LOOKS", "Address", "Log", "View", "check_ids", "fetch", "find_group"]

@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from dledger.datasource.offsets import Positions
-from dledger.errors import OffsetOutOfRange
+from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 
 LOGGER: Final = logging.getLogger("dledger.spark")
 
@@ -63,4 +63,34 @@ def report(lost: list[str], fail: bool) -> None:
     LOGGER.warning("%s; going on behind them because 'failOnDataLoss' is false", text)
 
 
-__all__ = ["check_order", "keep_or_fail", "report"]
+def deleted(topic: str, what: str, fail: bool) -> str:
+    """Tell which records went with their topic; what a warning is to say.
+
+    Raises:
+        TopicNotFound: when ``fail`` is True.
+    """
+    text = f"topic {topic!r} was deleted: {what} were not read, if there were any"
+    if fail:
+        raise TopicNotFound(f"{text}; to go on without it set option 'failOnDataLoss' to false")
+    return f"{text}; going on without it because 'failOnDataLoss' is false"
+
+
+def recreated(topic: str, what: str, log_id: str, fail: bool) -> str:
+    """Tell which records went with the former life of a topic; what a warning is to say.
+
+    Raises:
+        TopicRecreated: when ``fail`` is True.
+    """
+    if fail:
+        raise TopicRecreated(
+            f"topic {topic!r} was deleted and created again since this read began: the offsets of its former life "
+            f"(log id {log_id}) mean nothing in it, and {what} were not read. For a stream: give the query a new "
+            "checkpointLocation, or set option 'onTopicRecreate' to restart"
+        )
+    return (
+        f"topic {topic!r} was deleted and created again: {what} of its former life (log id {log_id}) were not read. "
+        "Going on with the first record of the new one, because 'onTopicRecreate' is restart"
+    )
+
+
+__all__ = ["check_order", "deleted", "keep_or_fail", "recreated", "report"]

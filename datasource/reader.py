@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -14,7 +16,7 @@ from dledger.batch.columns import Columns
 from dledger.batch.json_rows import as_records
 from dledger.datasource.bounds import Bound, Kind
 from dledger.datasource.log import Address, Log, fetch
-from dledger.datasource.loss import check_order, keep_or_fail, report
+from dledger.datasource.loss import check_order, deleted, keep_or_fail, recreated, report
 from dledger.datasource.offsets import Positions
 from dledger.datasource.option_table import BATCH
 from dledger.datasource.options import Options, need_group, need_topics, parse_options
@@ -27,6 +29,8 @@ from dledger.datasource.typed_rows import typed_rows
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.messages.client import TopicInfo
+
+LOGGER: Final = logging.getLogger("dledger.spark")
 
 
 @dataclass
@@ -46,6 +50,7 @@ class LogSlice(InputPartition):
     typed: bool = False
     columns: Columns | None = None
     """What is read of a typed topic; None: keys and values."""
+    fail_on_recreate: bool = True
 
 
 @dataclass
@@ -74,7 +79,9 @@ class LogReader(DataSourceReader):
         settle()
         log = Log(self.options)
         log.lineage()
-        infos = log.select()
+        return log.settled(lambda infos: self._plan(log, infos))
+
+    def _plan(self, log: Log, infos: Mapping[str, TopicInfo]) -> Sequence[InputPartition]:
         if not infos:
             raise TopicNotFound(
                 f"no topic of {self.options.address} fits option 'subscribePattern', {self.options.selection.pattern!r}"
@@ -131,6 +138,7 @@ def _input(address: Address, options: Options, info: TopicInfo, one: Slice, colu
         info.log_id,
         info.typed,
         columns,
+        not options.restart_recreated,
     )
 
 
@@ -138,7 +146,7 @@ def read_slice(given: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in the executor. Spark passes a bare InputPartition when there is nothing to read.
 
     Raises:
-        OffsetOutOfRange: records went between planning and reading, and they must not.
+        OffsetOutOfRange, TopicNotFound, TopicRecreated: records went between planning and reading, and they must not.
     """
     settle()
     if isinstance(given, LogSlices):
@@ -161,6 +169,26 @@ def _read(given: LogSlice) -> Iterator[pa.RecordBatch]:
             kept = min(error.begin, given.end)
             report([f"{given.topic}/{given.partition} offsets {start} to {kept - 1}"], given.fail_on_data_loss)
             start = kept
+        except TopicNotFound:
+            _check_gone(given, start)
+            return
+
+
+def _check_gone(given: LogSlice, start: int) -> None:
+    """Whether a task may end before its time because its topic is not there any more; a warning when it may.
+
+    Raises:
+        TopicNotFound, TopicRecreated: it may not, by the user's word.
+    """
+    what = f"records {start} to {given.end - 1} of partition {given.partition}"
+    try:
+        again = given.address.client().topic(given.topic).log_id != given.log_id
+    except TopicNotFound:
+        again = False
+    if again:
+        LOGGER.warning("%s", recreated(given.topic, what, given.log_id, given.fail_on_recreate))
+    else:
+        LOGGER.warning("%s", deleted(given.topic, what, given.fail_on_data_loss))
 
 
 def _rows(given: LogSlice, bodies: Iterable[Body], start: int) -> Iterator[pa.RecordBatch]:

@@ -60,7 +60,10 @@ def schema_of_table(options: Mapping[str, str]) -> StructType:
 def _typed_schema(checked: Options) -> StructType | None:
     """The columns of typed topics; None when the topics are raw."""
     log = Log(checked)
-    infos = log.select()
+    return log.settled(lambda infos: _schema_of(log, checked, infos))
+
+
+def _schema_of(log: Log, checked: Options, infos: Mapping[str, TopicInfo]) -> StructType | None:
     if not any(info.typed for info in infos.values()):
         if checked.schema_version is not None:
             raise ConfigError("option 'schemaVersion' is for typed topics; a raw one has no versions")
@@ -87,9 +90,13 @@ def columns_to_read(options: Options, schema: StructType, log: Log) -> Columns |
     if options.as_json or same_columns(schema, record_schema(headers, metadata)):
         check_read_schema(schema, headers, metadata)
         return None
-    infos = log.select()
+    return log.settled(lambda infos: _columns(log, options, schema, infos))
+
+
+def _columns(log: Log, options: Options, schema: StructType, infos: Mapping[str, TopicInfo]) -> Columns:
+    metadata = options.include_metadata
     if not any(info.typed for info in infos.values()):
-        check_read_schema(schema, headers, metadata)
+        check_read_schema(schema, options.include_headers, metadata)
     refuse_mixture(infos)
     fields = schema.fields
     if metadata:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from dledger.client.results import Lineage
-from dledger.datasource.log import View, check_ids
+from dledger.datasource.log import View
+from dledger.datasource.loss import deleted, recreated
 from dledger.datasource.offsets import Positions, StreamOffset
 from dledger.datasource.options import Options
-from dledger.errors import TopicNotFound, WrongGroup
+from dledger.errors import WrongGroup
 from dledger.messages.client import TopicInfo
 
 LOGGER: Final = logging.getLogger("dledger.spark")
@@ -59,7 +60,7 @@ class Changes:
                 if topic in given.ids:
                     self._gone(topic, given.logs[topic])
             elif view.ids[topic] != log_id:
-                self._recreated(topic, log_id, view.ids, f"behind {_places(known.logs[topic])}")
+                self._recreated(topic, log_id, f"behind {_places(known.logs[topic])}")
             elif left := {p: at for p, at in given.logs.get(topic, {}).items() if p not in view.offsets[topic]}:
                 self._left(f"a part of topic {topic!r}", left)
         return {topic for topic, log_id in known.ids.items() if view.ids.get(topic) == log_id}
@@ -87,28 +88,20 @@ class Changes:
             if ids.get(topic) == last.ids[topic]:
                 kept.append(topic)
             elif topic in ids:
-                self._recreated(topic, last.ids[topic], ids, _ranges(starts[topic], ends))
+                self._recreated(topic, last.ids[topic], _ranges(starts[topic], ends))
             elif starts[topic] != ends:
                 self._gone(topic, starts[topic], _ranges(starts[topic], ends))
         return {topic: starts[topic] for topic in kept}, {topic: last.logs[topic] for topic in kept}
 
-    def _recreated(self, topic: str, log_id: str, ids: Mapping[str, str], what: str) -> None:
-        if not self._options.restart_recreated:
-            check_ids({topic: log_id}, ids)
-        self._tell(
-            f"topic {topic!r} was deleted and created again: records {what} of its former life (log id {log_id}) were "
-            "not read. Going on with the first record of the new one, because 'onTopicRecreate' is restart"
-        )
+    def _recreated(self, topic: str, log_id: str, what: str) -> None:
+        self._tell(recreated(topic, f"records {what}", log_id, not self._options.restart_recreated))
 
     def _gone(self, topic: str, at: Mapping[int, int], what: str = "") -> None:
         if not self._options.selection.fits(topic):
             self._left(f"topic {topic!r}", at)
             return
         lost = what or f"behind {_places(at)}"
-        text = f"topic {topic!r} was deleted: records {lost} were not read, if there were any"
-        if self._options.fail_on_data_loss:
-            raise TopicNotFound(f"{text}; to go on without it set option 'failOnDataLoss' to false")
-        self._tell(f"{text}; going on without it because 'failOnDataLoss' is false")
+        self._tell(deleted(topic, f"records {lost}", self._options.fail_on_data_loss))
 
     def _left(self, what: str, at: Mapping[int, int]) -> None:
         self._tell(

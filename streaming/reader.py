@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from dledger.datasource.bounds import Bound, Kind
-from dledger.datasource.log import Log, View
+from dledger.datasource.log import LOOKS, Log, View
 from dledger.datasource.loss import check_order, keep_or_fail
 from dledger.datasource.offsets import Positions, StreamOffset, batch_start
 from dledger.datasource.option_table import STREAM
@@ -32,14 +32,11 @@ from dledger.datasource.reader import plan_slices, read_slice
 from dledger.datasource.reading import columns_to_read
 from dledger.datasource.resolving import Edges, resolve
 from dledger.datasource.sql import HINT
-from dledger.errors import TopicNotFound
+from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
 from dledger.messages.client import TopicInfo
 from dledger.streaming.admission import Pace, admit, limits_for
 from dledger.streaming.changes import Changes
 from dledger.streaming.progress import Progress
-
-LOOKS: Final = 5
-"""So often a pattern's topics are asked for anew when one was deleted between two questions."""
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -71,12 +68,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         the answers: the one that counts travels in the end of the first batch (`StreamOffset.begin`)."""
         if self._first is None:
             group = self.log.lineage().group_id
-            self._infos = self.log.select()
-            edges = Edges.of(self.log, {name: info.log_id for name, info in self._infos.items()})
-            starts = resolve(self.options.starting or Bound(Kind.LATEST, "startingOffsets"), edges, self.log)
-            starts = keep_or_fail(starts, edges.ends, edges.begins, self.options.fail_on_data_loss)
-            self._first = StreamOffset(starts, edges.ids, init=True, group=group)
+            starts, ids = self.log.settled(self._begin)
+            self._first = StreamOffset(starts, ids, init=True, group=group)
         return self._first.as_json()
+
+    def _begin(self, infos: dict[str, TopicInfo]) -> tuple[Positions, dict[str, str]]:
+        self._infos = infos
+        edges = Edges.of(self.log, {name: info.log_id for name, info in infos.items()})
+        starts = resolve(self.options.starting or Bound(Kind.LATEST, "startingOffsets"), edges, self.log)
+        return keep_or_fail(starts, edges.ends, edges.begins, self.options.fail_on_data_loss), edges.ids
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """One of the options' limits; the others are put to it in latestOffset, because Spark knows no sum of them."""
@@ -100,16 +100,42 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         given = StreamOffset.from_json(start)
         self._changes.group(given, self.log.lineage())
         self._progress.publish(given)
-        view = self._last or self._look(None if given.init else given)
-        self._seen = view
+        self._seen = self._last or self._look(None if given.init else given)
+        for _ in range(LOOKS):
+            try:
+                end = self._end(given, self._seen, limits_for(limit, self.options.limits))
+                break
+            except (TopicNotFound, TopicRecreated, OffsetOutOfRange):
+                if not self._look_again(self._seen):
+                    raise  # not for what has changed
+        else:
+            end = self._end(given, self._seen, limits_for(limit, self.options.limits))
+        return start if end is None else end.as_json()
+
+    def _end(self, given: StreamOffset, view: View, limits: Limits) -> StreamOffset | None:
+        """Of the next batch; None when there is nothing for one."""
         group = self._changes.group(given, self.log.lineage())  # the one that has answered
         starts, added = self._starts(given, view)
         check_order(starts, view.offsets, "the checkpoint is ahead of the log, which has lost acknowledged records")
-        admitted = self._admit(starts, view, limits_for(limit, self.options.limits))
+        admitted = self._admit(starts, view, limits)
         if admitted == starts and not given.init and not added:
-            return start
+            return None
         end = StreamOffset(admitted, view.ids, begin=starts if given.init else added, group=group)
-        return self._changes.with_unread(end, given).as_json()
+        return self._changes.with_unread(end, given)
+
+    def _look_again(self, view: View) -> bool:
+        """Whether a topic has gone, or was made again, since ``view`` was seen. The next plan is made without it; with
+        the trigger AvailableNow what is still there keeps its end."""
+        fresh = self._look()
+        if view.ids.items() <= fresh.ids.items():
+            return False
+        if self._last is None:
+            self._seen = fresh
+            return True
+        ids = {topic: log_id for topic, log_id in fresh.ids.items() if topic in view.ids}
+        ends = {t: (view if view.ids[t] == log_id else fresh).offsets[t] for t, log_id in ids.items()}
+        self._last = self._seen = View(ends, ids, {topic: fresh.begins[topic] for topic in ids})
+        return True
 
     def _look(self, given: StreamOffset | None = None) -> View:
         """Where the log ends; with ``given`` after a wait, unless there is more than that."""
@@ -171,6 +197,18 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_order(starts, last.logs, "the checkpoint's batch ends before it starts")
         self._changes.group(last, self.log.lineage())
         self._describe(last.ids)
+        for _ in range(LOOKS):
+            infos = self._infos
+            try:
+                return self._plan(starts, last)
+            except (TopicNotFound, TopicRecreated, OffsetOutOfRange):
+                self._infos = {}
+                self._describe(last.ids)
+                if self._infos == infos:
+                    raise  # not for what has changed
+        return self._plan(starts, last)
+
+    def _plan(self, starts: Positions, last: StreamOffset) -> Sequence[InputPartition]:
         starts, ends = self._changes.readable(starts, last, self._infos)
         if starts == ends:
             return []

@@ -93,7 +93,7 @@ class Case:
         if refused and not error:
             self.problems.append(f"{self.name}: other rows under a committed number went by without an error")
         elif not refused and error:
-            self.problems.append(f"{self.name}: a query that has no reason to fail ended with {error[-1500:]}")
+            self.problems.append(f"{self.name}: a query that has no reason to fail ended with {brief(error)}")
         self.errors += refused
 
     def exact(self, target: str, wanted: Iterable[bytes], *, at_most: int = 1) -> None:
@@ -113,6 +113,11 @@ class Case:
     def warned(self) -> bool:
         """Whether a warning has named the topics of this case."""
         return any(WARNING in line and self.name in line for line in self._desk.said().splitlines())
+
+
+def brief(error: str) -> str:
+    """An error without the frames of the JVM."""
+    return "\n".join(line for line in error.splitlines() if not line.startswith("\tat "))[:2000]
 
 
 def restored(case: Case) -> None:
@@ -250,7 +255,7 @@ def by_hand(case: Case, *, named: bool, thread: bool) -> None:
             if not error:
                 break
         else:
-            case.problems.append(f"{case.name}: the query ended {TRIES} times, at last with {error[-1500:]}")
+            case.problems.append(f"{case.name}: the query ended {TRIES} times, at last with {brief(error)}")
         case.exact(target, case.sent, at_most=1 if named else runs)
     repeats = {one["repeat"] for one in case.writers(target)}
     if repeats != {"nothing" if named else "again"}:

@@ -304,7 +304,7 @@ class FakeGroup:
     ) -> list[FakeRange]:
         pieces: list[FakeRange] = []
         size, begin = 0, start
-        for batch in self.by_name[topic].partitions[partition].batches:
+        for batch in self.by_name[self.topic(topic).name].partitions[partition].batches:
             if batch.base + batch.count <= start or batch.base >= end:
                 continue
             size += len(batch.body)
@@ -318,7 +318,9 @@ class FakeGroup:
     def fetch_bodies(
         self, topic_id: int, partition: int, start: int, end: int
     ) -> Iterator[tuple[FetchedBatch, bytes]]:
-        topic = next(t for t in self.by_name.values() if t.info.topic_id == topic_id)
+        topic = next((t for t in self.by_name.values() if t.info.topic_id == topic_id), None)
+        if topic is None:
+            raise TopicNotFound(f"there is no partition {partition} of a topic with id {topic_id} (any more)")
         part = topic.partitions[partition]
         if start < part.begin:
             raise OffsetOutOfRange("gone", part.begin, part.end)

@@ -249,6 +249,9 @@ def test_group_of_a_directory_that_was_made_anew_is_ended_by_its_own_holder_alon
     shutil.rmtree(log_path)
     until(lambda: not process.alive, "the node to end")
     second = EmbeddedGroup(log_path, replicas=1, **SMALL)
+    second.stop()
+    assert running(log_path) == []
+    second.start()
     first.stop()
     assert running(log_path) == ["n0"]
     second.stop()

@@ -6,7 +6,7 @@ dice or touches a file. Only what each node has deleted for itself (`drop_before
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from dledger.batch.header import BodyHeader, Kind
 from dledger.catalog import snapshot
@@ -20,6 +20,7 @@ from dledger.catalog.schemas import Schemas, refuse
 from dledger.catalog.table import TableFactory
 from dledger.catalog.topics import Topics
 from dledger.catalog.transactions import Transactions
+from dledger.catalog.writers import MAX_WRITERS
 from dledger.errors import ConfigError, CorruptStore, TopicNotFound
 from dledger.messages.client import TopicInfo
 from dledger.messages.codes import Code
@@ -57,6 +58,9 @@ class Catalog:
     others ignore them.
     """
 
+    most_writers: ClassVar = MAX_WRITERS
+    """Writers of transactions that are remembered by name. Nodes that differ in it have different catalogs."""
+
     def __init__(self, tables: TableFactory) -> None:
         """An empty catalog. Tables that are there belong to a life before; they are removed."""
         for name in tables.names():
@@ -72,7 +76,7 @@ class Catalog:
         self._used = self.partitions.used
         self.schemas = Schemas(self.topics_state, self._used)
         self.producers = Producers()
-        self.transactions = Transactions(self.partitions.get, self.partitions.grown)
+        self.transactions = Transactions(self.partitions.get, self.partitions.grown, self.most_writers)
         self.members: dict[str, int] = {}
         """The incarnation of each member that counts, by the entry `members_index`; empty before the first `Admit`."""
         self.members_index: Index = NO_INDEX

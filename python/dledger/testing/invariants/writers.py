@@ -53,11 +53,14 @@ class Writers:
             records = sum(part.records for part in command.stages)
             self._note(entry.index, name, Last(command.sequence, records, getattr(command, "digest", "")))
         elif got == "repeated" and isinstance(command, CommitWrite):
-            self._note(entry.index, name, known._replace(digest=known.digest or command.digest))
+            known = self._last.get(name) or self._last.get(command.formerly, known)
+            self._note(entry.index, name, known._replace(digest=known.digest or command.digest), is_newest=False)
 
-    def _note(self, index: int, name: str, last: Last) -> None:
+    def _note(self, index: int, name: str, last: Last, *, is_newest: bool = True) -> None:
+        """A repeat may make its writer the newest one or not: it is taken for as old as it was."""
         self._done.append((index, name, last))
-        self._last.pop(name, None)
+        if is_newest:
+            self._last.pop(name, None)
         self._last[name] = last
 
     def _is_certain(self, command: CommitTransaction | CommitWrite, most: int) -> bool:

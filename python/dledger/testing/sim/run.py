@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
+from dledger.catalog.catalog import Catalog
 from dledger.checksum import crc32
 from dledger.server.commit_log import DLedgerCommitLog
 from dledger.testing.checkers.history import Operation
@@ -76,7 +77,7 @@ def run_seed(
     run = _Run(world)
     violation: Violation | None = None
     locks = other_threading(SimThreading()) if plan.turns_left else nullcontext()
-    with locks, _scribe(world, logging.DEBUG if verbose else logging.INFO):
+    with locks, _writers(plan.most_writers), _scribe(world, logging.DEBUG if verbose else logging.INFO):
         try:
             run.play()
         except Broken as broken:
@@ -111,6 +112,16 @@ def _plan(
     if safety_ms is None:
         plan.safety_ms = in_time(plan)
     return plan
+
+
+@contextmanager
+def _writers(most: int) -> Iterator[None]:
+    """All nodes remember so many writers of transactions by name."""
+    before, Catalog.most_writers = Catalog.most_writers, most
+    try:
+        yield
+    finally:
+        Catalog.most_writers = before
 
 
 @contextmanager

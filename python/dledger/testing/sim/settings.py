@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from dledger.catalog.writers import MAX_WRITERS
 from dledger.config import GroupConfig, NodeConfig
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.turns import LONGEST_NS
@@ -59,6 +60,8 @@ class Plan:
     """At so many disk operations in a million a turn of a node's thread is left, or goes on while the loop waits."""
     turn_left_ns: int = LONGEST_NS
     """For how long it is left at most."""
+    most_writers: int = MAX_WRITERS
+    """Writers of transactions that the nodes remember by name."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -108,6 +111,7 @@ def draw_plan(
         value_bytes=rng.pick((12, 40, 200)),
         fault_every_ms=rng.pick((700, 1500, 3000, 6000)),
     )
+    plan.most_writers = rng.fork("writers").pick((MAX_WRITERS, 24))
     plan.turns_left = rng.fork("turns").pick((0, 0, 0, 20_000, 100_000, 400_000))
     if (commit_log or drawn) == ROCKETMQ:
         plan.group["commit_log"] = ROCKETMQ

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 TRIES: Final = 4
 STAGE_MS: Final = 5000
-NEWER: Final = 200_000
-"""So many writers in a million have a stage with other rows open while they commit."""
+RIVALS: Final = 200_000
+"""So many writes in a million have a stage with other rows open while they commit."""
+LEAVES: Final = 400_000
+"""So many times in a million the next write is another writer's, so that earlier ones are forgotten in the end."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class Rows:
 
 
 class Writes:
-    """A writer in each life of a client; another one after a write of which nobody knows."""
+    """Writers, one after the other in each life of a client: another one after a write of which nobody knows."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
@@ -52,6 +54,8 @@ class Writes:
         self._writers = 0
         self._sequence = 0
         self._last: Rows | None = None
+        self._left: list[tuple[str, int, RowsSum]] = []
+        """Writers that write no more, with their last write."""
 
     @property
     def name(self) -> str:
@@ -61,15 +65,37 @@ class Writes:
         """One write, known to be committed, perhaps with repeats; else the next one is another writer's."""
         before, self._last = self._last, None
         rows = self._new_rows()
-        rival = self._new_rows() if self._rng.chance(NEWER) else None
+        rival = self._new_rows() if self._rng.chance(RIVALS) else None
         if not await self._commit(rows, rival):
             self._writers, self._sequence = self._writers + 1, 0
             return
         self._last = rows
         await self._repeat(rows)
         if before is not None and self._rng.chance(300_000):
-            await self._refused("an older write", self._sequence - 1, before.sum)
-        self._sequence += 1
+            await self._refused("an older write", self.name, self._sequence - 1, before.sum)
+        if self._left:
+            await self._come_back(*self._rng.pick(self._left))
+        if self._rng.chance(LEAVES):
+            self._left.append((self.name, self._sequence, rows.sum))
+            self._writers, self._sequence, self._last = self._writers + 1, 0, None
+        else:
+            self._sequence += 1
+
+    async def _come_back(self, name: str, sequence: int, rows: RowsSum) -> None:
+        """An earlier writer's last write again, of which a hash may be left: with the same rows, or with others. Where
+        nothing is left, the commit has no stages for its rows, and is refused for that."""
+        if self._rng.chance(500_000):
+            await self._refused("an earlier writer's repeat with other rows", name, sequence, rows + RowsSum(0, 1))
+            return
+        try:
+            done = await self._client.commit_transaction(name, sequence, (), rows)
+        except ReplayMismatch as error:
+            self._broken(f"an earlier writer's repeat with the same rows is refused: {error}")
+        except DLedgerError as error:
+            self._life.note(f"return of {name} {sequence}: {error}")
+        else:
+            if not done.repeated or done.records != rows.count:
+                self._broken(f"an earlier writer's repeat is taken for a new write: {done}")
 
     def _new_rows(self) -> Rows:
         numbers, values = self._life.new_values()
@@ -99,7 +125,7 @@ class Writes:
         if refused is not None and rival is not None:
             refused.failed()  # its commit is refused, or was never asked for
             if committed is not None and other:
-                await self._refused("a write with other rows", self._sequence, rival.sum, other)
+                await self._refused("a write with other rows", self.name, self._sequence, rival.sum, other)
         return committed is not None
 
     async def _stage(self, rows: Rows) -> Sequence[StageSum]:
@@ -147,15 +173,17 @@ class Writes:
                     self._broken(f"a repeat with the same rows is taken for a new write: {stages}, {done}")
         if self._rng.chance(300_000):
             other = rows.sum + RowsSum(0, 1) if self._rng.chance(500_000) else rows.sum + RowsSum(1, 0)
-            await self._refused("a repeat with other rows", self._sequence, other)
+            await self._refused("a repeat with other rows", self.name, self._sequence, other)
 
-    async def _refused(self, what: str, sequence: int, rows: RowsSum, stages: Sequence[StageSum] = ()) -> None:
+    async def _refused(
+        self, what: str, name: str, sequence: int, rows: RowsSum, stages: Sequence[StageSum] = ()
+    ) -> None:
         try:
-            done = await self._client.commit_transaction(self.name, sequence, stages, rows)
+            done = await self._client.commit_transaction(name, sequence, stages, rows)
         except ReplayMismatch:
             return
         except DLedgerError as error:
-            self._life.note(f"{what} under {self.name} {sequence}: {error}")
+            self._life.note(f"{what} under {name} {sequence}: {error}")
         else:
             self._broken(f"{what} is accepted: {done}")
 

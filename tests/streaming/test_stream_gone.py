@@ -1,0 +1,182 @@
+"""Topics that are deleted, or made again, while a micro-batch is planned and read."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from dledger_stream_engine import Query, numbers
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from dledger.datasource.reader import LogReader
+from dledger.datasource.schema import read_schema
+from dledger.errors import TopicNotFound, TopicRecreated
+from dledger.streaming.reader import LogStreamReader
+
+PATTERN = {"subscribePattern": "[t-v]", "startingOffsets": "earliest"}
+GO_ON = {"failOnDataLoss": "false", "onTopicRecreate": "restart"}
+
+
+def delete(log: Any) -> None:
+    log.delete_topic("u")
+
+
+def recreate(log: Any) -> None:
+    log.delete_topic("u")
+    log.create_topic("u")
+    log.append("u", 0, numbers(20))
+
+
+@pytest.fixture
+def two(log: Any) -> Any:
+    """Topics t with 0, 1, 2 and u with 10."""
+    log.create_topic("u")
+    log.append("u", 0, numbers(10))
+    return log
+
+
+def reader_of(log: Any, **options: str) -> LogStreamReader:
+    given = {"dledger.bootstrap.servers": log.address, **options}
+    return LogStreamReader(given, read_schema(False), lambda: 0.0, lambda _: None)
+
+
+def before(monkeypatch: pytest.MonkeyPatch, log: Any, question: str, at: int, happens: Any) -> None:
+    """Let it happen just before the question is asked for the ``at``-th time from now on."""
+    real, left = getattr(log, question), [at]
+
+    def asked(*args: Any, **more: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            happens(log)
+        return real(*args, **more)
+
+    monkeypatch.setattr(log, question, asked)
+
+
+def rows_of(reader: Any, slices: Any) -> list[bytes]:
+    """What tasks read, each in a process of its own."""
+    batches = (batch for one in slices for batch in reader.read(pickle.loads(pickle.dumps(one))))
+    return sorted(row["value"] for batch in batches for row in batch.to_pylist())
+
+
+ALONE = [(delete, {"failOnDataLoss": "false"}), (recreate, {"onTopicRecreate": "restart"})]
+
+
+@pytest.mark.parametrize(("happens", "options"), ALONE)
+def test_a_topic_that_goes_between_the_end_of_a_batch_and_its_tasks_is_left_out(
+    two: Any, caplog: pytest.LogCaptureFixture, happens: Any, options: dict[str, str]
+) -> None:
+    reader = reader_of(two, **PATTERN, **options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    happens(two)
+    assert rows_of(reader, reader.partitions(start, end)) == numbers(0, 1, 2)
+    assert caplog.text.count("topic 'u' was deleted") == 1
+    assert "records 0 to 0 of partition 0" in caplog.text
+
+
+@pytest.mark.parametrize("question", ["offsets", "split_many"])
+@pytest.mark.parametrize(("happens", "options"), ALONE)
+def test_a_topic_that_goes_while_tasks_are_planned_is_left_out(
+    two: Any, monkeypatch: pytest.MonkeyPatch, happens: Any, options: dict[str, str], question: str
+) -> None:
+    reader = reader_of(two, **PATTERN, **options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    before(monkeypatch, two, question, 1, happens)
+    slices = reader.partitions(start, end)
+    assert [one.topic for one in slices] == ["t"] if question == "offsets" else ["t", "u"]
+    assert rows_of(reader, slices) == numbers(0, 1, 2)
+
+
+@pytest.mark.parametrize(("happens", "options"), ALONE)
+def test_the_task_of_a_topic_that_went_after_it_was_planned_reads_nothing(
+    two: Any, caplog: pytest.LogCaptureFixture, happens: Any, options: dict[str, str]
+) -> None:
+    reader = reader_of(two, **PATTERN, **options)
+    start = reader.initialOffset()
+    slices = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    happens(two)
+    assert rows_of(reader, slices) == numbers(0, 1, 2)
+    assert "records 0 to 0 of partition 0" in caplog.text
+
+
+@pytest.mark.parametrize("where", ["planning", "task"])
+@pytest.mark.parametrize(
+    ("happens", "options", "error", "way"),
+    [
+        (delete, {"onTopicRecreate": "restart"}, TopicNotFound, "'u' was deleted.*'failOnDataLoss' to false"),
+        (recreate, {"failOnDataLoss": "false"}, TopicRecreated, "'u' was deleted and created.*'onTopicRecreate' to"),
+    ],
+)
+def test_without_the_users_word_a_topic_that_goes_is_an_error_that_names_the_records(
+    two: Any, happens: Any, options: dict[str, str], error: type[Exception], way: str, where: str
+) -> None:
+    reader = reader_of(two, **PATTERN, **options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    slices = reader.partitions(start, end)
+    happens(two)
+    with pytest.raises(error, match=way) as raised:
+        rows_of(reader, reader.partitions(start, end) if where == "planning" else slices)
+    assert "records 0 to 0 of partition 0" in str(raised.value)
+
+
+@pytest.mark.parametrize("question", ["offsets", "split_many"])
+@pytest.mark.parametrize(("happens", "rows"), [(delete, numbers(0, 1, 2)), (recreate, numbers(0, 1, 2, 20))])
+@pytest.mark.parametrize("now", [False, True])
+def test_a_topic_that_goes_while_the_end_of_a_batch_is_looked_for_is_left_out(
+    two: Any, monkeypatch: pytest.MonkeyPatch, happens: Any, rows: list[bytes], question: str, now: bool
+) -> None:
+    query = Query(two, **PATTERN, **GO_ON, maxBytesPerTrigger="1g")
+    query.start(available_now=now)
+    query.begin()
+    before(monkeypatch, two, question, 1, happens)
+    query.drain()
+    query.crash()  # what was made again while tasks were planned is for the next run
+    assert sorted(query.drain()) == sorted(rows)
+
+
+@pytest.mark.parametrize("happens", [delete, recreate])
+def test_a_topic_that_goes_while_the_first_offset_is_looked_for_is_not_of_the_query(
+    two: Any, monkeypatch: pytest.MonkeyPatch, happens: Any
+) -> None:
+    query = Query(two, **PATTERN)
+    before(monkeypatch, two, "offsets", 1, happens)
+    assert set(query.drain()) >= set(numbers(0, 1, 2))
+    assert numbers(10)[0] not in query.values()
+
+
+@pytest.mark.parametrize("happens", [delete, recreate])
+def test_a_batch_read_is_planned_anew_when_a_topic_goes_meanwhile(
+    two: Any, monkeypatch: pytest.MonkeyPatch, happens: Any
+) -> None:
+    given = {"dledger.bootstrap.servers": two.address, "subscribePattern": "[t-v]"}
+    reader = LogReader(given, read_schema(False))
+    before(monkeypatch, two, "offsets", 1, happens)
+    rows = rows_of(reader, reader.partitions())
+    assert rows == numbers(0, 1, 2) if happens is delete else sorted(numbers(0, 1, 2, 20))
+
+
+@pytest.mark.parametrize(("fail", "error"), [("true", TopicNotFound), ("false", None)])
+def test_the_task_of_a_batch_read_whose_topic_is_deleted(two: Any, fail: str, error: Any) -> None:
+    given = {"dledger.bootstrap.servers": two.address, "subscribe": "t,u", "failOnDataLoss": fail}
+    reader = LogReader(given, read_schema(False))
+    slices = reader.partitions()
+    delete(two)
+    if error is None:
+        assert rows_of(reader, slices) == numbers(0, 1, 2)
+        return
+    with pytest.raises(error, match="'u' was deleted: records 0 to 0 of partition 0"):
+        rows_of(reader, slices)
+
+
+def test_a_named_topic_that_was_made_again_while_tasks_were_planned_is_left_for_the_next_batch(two: Any) -> None:
+    reader = reader_of(two, subscribe="t,u", startingOffsets="earliest", onTopicRecreate="restart")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    recreate(two)
+    assert rows_of(reader, reader.partitions(start, end)) == numbers(0, 1, 2)
+    later = reader.latestOffset(end, ReadAllAvailable())
+    assert rows_of(reader, reader.partitions(end, later)) == numbers(20)
