@@ -118,6 +118,17 @@ def test_w1_an_older_batch_is_refused_and_the_next_one_is_new_also_behind_a_rest
     assert queries.rows() == 3
 
 
+def test_w1_a_writer_that_so_many_others_have_followed_may_be_forgotten_whatever_it_repeated(queries: Queries) -> None:
+    """A repeat does not make a writer the newest one while it is known by its name."""
+    queries.write(0, b"a")
+    for number in range(1, 2 * MOST + 1):
+        queries.write(number, b"a")
+        if number < MOST:
+            assert queries.write(0, b"a").repeated
+    assert not queries.write(0, b"a").repeated
+    queries.check()
+
+
 async def staged(client: AsyncClient, name: str, value: bytes) -> tuple[StageSum, RowsSum]:
     rows = make_records([value])
     stage = await client.stage(name, 0)

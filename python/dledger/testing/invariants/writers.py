@@ -34,8 +34,8 @@ class Writers:
     """Every commit of every writer."""
 
     def __init__(self) -> None:
-        self._done: list[tuple[int, str, Last]] = []
-        """Entry, writer, and what that made of it."""
+        self._done: list[tuple[int, str, Last, bool]] = []
+        """Entry, writer, what that made of it, and whether it is the newest one by it."""
         self._last: dict[str, Last] = {}
 
     def applied(self, view: View, entry: Entry, result: CommandResult) -> None:
@@ -58,36 +58,45 @@ class Writers:
 
     def _note(self, index: int, name: str, last: Last, *, is_newest: bool = True) -> None:
         """A repeat may make its writer the newest one or not: it is taken for as old as it was."""
-        self._done.append((index, name, last))
-        if is_newest:
-            self._last.pop(name, None)
-        self._last[name] = last
+        self._done.append((index, name, last, is_newest))
+        _put(self._last, name, last, is_newest=is_newest)
 
     def _is_certain(self, command: CommitTransaction | CommitWrite, most: int) -> bool:
         """Whether what was committed before says it: the name that an earlier release gave the writer counts for some
         topics and not for others."""
         is_renamed = isinstance(command, CommitWrite) and command.formerly in self._last
-        return not is_renamed and not self._may_be_forgotten(command.writer_id, most)
-
-    def _may_be_forgotten(self, name: str, most: int) -> bool:
-        """Writers give way to so many others, and their hashes to as many again. Names of jobs are never used again."""
-        if name.startswith(JOB):
-            return True
-        names = [other for other in self._last if not other.startswith(JOB)]
-        return name in names and len(names) - 1 - names.index(name) >= 2 * most - most // 100
+        return not is_renamed and not _may_be_forgotten(command.writer_id, self._last, most)
 
     def check(self, view: View) -> None:
         """W1: the catalog of a node knows what each writer has committed last."""
         catalog = view.catalog
+        writers = catalog.transactions.writers
         last: dict[str, Last] = {}
-        for index, name, one in self._done:
+        for index, name, one, is_newest in self._done:
             if index <= catalog.applied_index:
-                last[name] = one
+                _put(last, name, one, is_newest=is_newest)
         for name, wanted in last.items():
-            found = catalog.transactions.writers.find(name)
+            found = writers.find(name)
             has = None if found is None else Last(found.sequence, found.records, found.digest)
-            if has != wanted and not self._may_be_forgotten(name, catalog.transactions.writers.most):
+            if has != wanted and not _may_be_forgotten(name, last, writers.most):
                 raise Broken("W1", f"{view} knows {has} of writer {name}, which has committed {wanted}")
+
+
+def _put(last: dict[str, Last], name: str, one: Last, *, is_newest: bool) -> None:
+    if is_newest:
+        last.pop(name, None)
+    last[name] = one
+
+
+def _may_be_forgotten(name: str, last: dict[str, Last], most: int) -> bool:
+    """Writers give way to so many others, and their hashes to as many again. Names of jobs are never used again.
+
+    ``last``: what each writer has committed last, the newest one at its end.
+    """
+    if name.startswith(JOB):
+        return True
+    names = [other for other in last if not other.startswith(JOB)]
+    return name in names and len(names) - 1 - names.index(name) >= 2 * most - most // 100
 
 
 def _wanted(known: Last, command: CommitTransaction | CommitWrite) -> str:
