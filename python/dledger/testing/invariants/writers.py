@@ -30,20 +30,49 @@ class Last(NamedTuple):
     digest: str = ""
 
 
+class Known:
+    """What the commits up to some entry come to. A repeat may make its writer the newest one or not: it is taken for as old
+    as its commit, and for newer than all writers that committed before the repeat."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, Last] = {}
+        self._committed: dict[str, int] = {}
+        """The entry of each writer's last commit."""
+        self._touched: dict[str, int] = {}
+        """The entry of its last commit or repeat."""
+
+    def take(self, index: int, name: str, last: Last, is_repeat: bool) -> None:
+        self.last[name] = last
+        self._touched[name] = index
+        if not is_repeat or name not in self._committed:
+            self._committed[name] = index
+
+    def may_be_forgotten(self, name: str, most: int) -> bool:
+        """Writers give way to so many others, and their hashes to as many again. Names of jobs are never used again."""
+        if name.startswith(JOB):
+            return True
+        since = self._committed.get(name)
+        if since is None:
+            return False
+        newer = [other for other, at in self._touched.items() if at > since and not other.startswith(JOB)]
+        return len(newer) - (name in newer) >= 2 * most - most // 100
+
+
 class Writers:
     """Every commit of every writer."""
 
     def __init__(self) -> None:
         self._done: list[tuple[int, str, Last, bool]] = []
-        """Entry, writer, what that made of it, and whether it is the newest one by it."""
-        self._last: dict[str, Last] = {}
+        """Entry, writer, what that made of it, and whether it was a repeat."""
+        self._known = Known()
 
     def applied(self, view: View, entry: Entry, result: CommandResult) -> None:
         """The first node has applied a command."""
         command = decode_command(entry.body[BODY_HEADER_SIZE:])
         if not isinstance(command, CommitTransaction | CommitWrite) or result.code is Code.MALFORMED:
             return
-        name, known = command.writer_id, self._last.get(command.writer_id, Last())
+        name, last = command.writer_id, self._known.last
+        known = last.get(name, Last())
         got, wanted = _got(result), _wanted(known, command)
         is_right = got == wanted or (got == "refused" and wanted == "new")
         if not is_right and self._is_certain(command, view.catalog.transactions.writers.most):
@@ -53,50 +82,32 @@ class Writers:
             records = sum(part.records for part in command.stages)
             self._note(entry.index, name, Last(command.sequence, records, getattr(command, "digest", "")))
         elif got == "repeated" and isinstance(command, CommitWrite):
-            known = self._last.get(name) or self._last.get(command.formerly, known)
-            self._note(entry.index, name, known._replace(digest=known.digest or command.digest), is_newest=False)
+            known = last.get(name) or last.get(command.formerly, known)
+            self._note(entry.index, name, known._replace(digest=known.digest or command.digest), is_repeat=True)
 
-    def _note(self, index: int, name: str, last: Last, *, is_newest: bool = True) -> None:
-        """A repeat may make its writer the newest one or not: it is taken for as old as it was."""
-        self._done.append((index, name, last, is_newest))
-        _put(self._last, name, last, is_newest=is_newest)
+    def _note(self, index: int, name: str, last: Last, *, is_repeat: bool = False) -> None:
+        self._done.append((index, name, last, is_repeat))
+        self._known.take(*self._done[-1])
 
     def _is_certain(self, command: CommitTransaction | CommitWrite, most: int) -> bool:
         """Whether what was committed before says it: the name that an earlier release gave the writer counts for some
         topics and not for others."""
-        is_renamed = isinstance(command, CommitWrite) and command.formerly in self._last
-        return not is_renamed and not _may_be_forgotten(command.writer_id, self._last, most)
+        is_renamed = isinstance(command, CommitWrite) and command.formerly in self._known.last
+        return not is_renamed and not self._known.may_be_forgotten(command.writer_id, most)
 
     def check(self, view: View) -> None:
         """W1: the catalog of a node knows what each writer has committed last."""
         catalog = view.catalog
         writers = catalog.transactions.writers
-        last: dict[str, Last] = {}
-        for index, name, one, is_newest in self._done:
-            if index <= catalog.applied_index:
-                _put(last, name, one, is_newest=is_newest)
-        for name, wanted in last.items():
+        known = Known()
+        for one in self._done:
+            if one[0] <= catalog.applied_index:
+                known.take(*one)
+        for name, wanted in known.last.items():
             found = writers.find(name)
             has = None if found is None else Last(found.sequence, found.records, found.digest)
-            if has != wanted and not _may_be_forgotten(name, last, writers.most):
+            if has != wanted and not known.may_be_forgotten(name, writers.most):
                 raise Broken("W1", f"{view} knows {has} of writer {name}, which has committed {wanted}")
-
-
-def _put(last: dict[str, Last], name: str, one: Last, *, is_newest: bool) -> None:
-    if is_newest:
-        last.pop(name, None)
-    last[name] = one
-
-
-def _may_be_forgotten(name: str, last: dict[str, Last], most: int) -> bool:
-    """Writers give way to so many others, and their hashes to as many again. Names of jobs are never used again.
-
-    ``last``: what each writer has committed last, the newest one at its end.
-    """
-    if name.startswith(JOB):
-        return True
-    names = [other for other in last if not other.startswith(JOB)]
-    return name in names and len(names) - 1 - names.index(name) >= 2 * most - most // 100
 
 
 def _wanted(known: Last, command: CommitTransaction | CommitWrite) -> str:
@@ -114,4 +125,4 @@ def _got(result: CommandResult) -> str:
     return "another" if result.code is Code.REPLAY_MISMATCH else "refused"
 
 
-__all__ = ["Last", "Writers"]
+__all__ = ["Known", "Last", "Writers"]
