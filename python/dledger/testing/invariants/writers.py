@@ -31,8 +31,8 @@ class Last(NamedTuple):
 
 
 class Known:
-    """What the commits up to some entry come to. A repeat may make its writer the newest one or not: it is taken for as old
-    as its commit, and for newer than all writers that committed before the repeat."""
+    """What the commits up to some entry come to. A repeat may make its writer the newest one or not: so it is taken
+    for as old as its commit, and for newer than all writers that committed before the repeat."""
 
     def __init__(self) -> None:
         self.last: dict[str, Last] = {}
