@@ -165,6 +165,16 @@ def test_committed_rows_stand_with_a_warning_where_that_is_wanted(
     assert "already with other rows; what was committed stands, and these rows are not written" in caplog.text
 
 
+def test_rows_that_are_not_to_be_written_do_not_stay_staged(spark: Spark) -> None:
+    """What was committed under the name of an earlier release is met only at the commit, when all is staged."""
+    spark.group.create_topic("t")
+    stage = spark.group.stage("spark/query-1", 6)
+    spark.group.commit_transaction("spark/query-1", 6, [stage.close()])
+    spark.stream([["a"], ["b"]], IN_QUERY, onReplayMismatch="keep")
+    assert spark.group.values("t") == []
+    assert spark.group.stages == {}
+
+
 def test_a_txn_id_names_one_write_to_each_topic(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
     spark.save([["a"]], txnId="2026-11-23")
     spark.save([["a"]], txnId="2026-11-23", topic="other")

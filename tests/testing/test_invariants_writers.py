@@ -118,6 +118,28 @@ def test_w1_an_older_batch_is_refused_and_the_next_one_is_new_also_behind_a_rest
     assert queries.rows() == 3
 
 
+def test_w1_a_writer_that_so_many_others_have_followed_may_be_forgotten_whatever_it_repeated(queries: Queries) -> None:
+    """A repeat does not make a writer the newest one while it is known by its name."""
+    queries.write(0, b"a")
+    for number in range(1, 2 * MOST + 1):
+        queries.write(number, b"a")
+        if number < MOST:
+            assert queries.write(0, b"a").repeated
+    assert not queries.write(0, b"a").repeated
+    queries.check()
+
+
+def test_w1_a_writer_that_comes_back_with_a_repeat_may_drive_another_one_out(queries: Queries) -> None:
+    """One that is known by the hash of its name alone is kept by its name again."""
+    for number in range(2 * MOST):
+        queries.write(number, b"a")
+    for number in range(MOST):
+        assert queries.write(number, b"a").repeated
+    for number in range(2 * MOST, 3 * MOST):
+        queries.write(number, b"a")
+    queries.check()
+
+
 async def staged(client: AsyncClient, name: str, value: bytes) -> tuple[StageSum, RowsSum]:
     rows = make_records([value])
     stage = await client.stage(name, 0)

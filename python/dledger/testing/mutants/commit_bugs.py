@@ -31,6 +31,14 @@ COMMITS: Final = (
         planted_blind=True,
     ),
     Mutant(
+        "kept-replay-leaves-its-stages", "P12", "datasource.sink", "Sink._commit",
+        "            self.abort(staged)\n",
+        "",
+        "what is not written, as the committed rows stand, holds old files of the log back until it times out",
+        _SINK,
+        planted_blind=True,
+    ),
+    Mutant(
         "abort-of-one-stage", "P12", "datasource.sink", "Sink.abort",
         "ids = tuple(m.stage.stage_id for m in staged if m.stage is not None)",
         "ids = tuple(m.stage.stage_id for m in staged[:1] if m.stage is not None)",
