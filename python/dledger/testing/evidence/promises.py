@@ -34,7 +34,10 @@ PROMISES: Final[dict[str, Coverage]] = {
     "P2": Coverage((SIM, MUTANTS, CHAOS, JUDGES), "nothing known"),
     "P3": Coverage((SIM, MUTANTS, CHAOS), "nothing known"),
     "P4": Coverage((SIM, MUTANTS, CHAOS, JUDGES), "a pause of a node while its machine sleeps, for hours"),
-    "P5": Coverage((SIM, MUTANTS, CHAOS, INTERRUPTS, FORKS), "real processes whose producers come back after their session has expired"),
+    "P5": Coverage(
+        (SIM, MUTANTS, CHAOS, INTERRUPTS, FORKS),
+        "real processes whose producers come back after their session has expired",
+    ),
     "P6": Coverage((SIM, CHAOS), "errors of the operating system that no test can order, as a failing memory"),
     "P7": Coverage((SIM, SCHEDULES, FLIPS, CRASHES, CHAOS), "two bytes damaged at once so that a CRC-32 still fits"),
     "P8": Coverage((SIM, ERRORS, CHAOS), "quotas of a user or a project on a real file system"),

@@ -35,7 +35,8 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
         "cuts of the log, repairs and elections: the load is that of sound nodes, all of which stay up",
     ),
     "interrupts": (
-        "calls while the leader changes or a node is down; handlers that raise while Arrow's or the TLS library's own code runs",
+        "calls while the leader changes or a node is down",
+        "handlers that raise while Arrow's or the TLS library's own code runs",
     ),
     "forks": (
         "forks out of another thread than the main one; asyncio clients in the child, which tests alone have",
