@@ -32,6 +32,8 @@ NULL: Final = np.uint64(0x2545F4914F6CDD1D)
 BLOCK: Final = 64
 WORD: Final = 8
 LONG: Final = 64 * BLOCK
+CLASSES: Final = (0, WORD, BLOCK, LONG + 1)
+"""Lengths from which on a value is hashed in another way."""
 AT_ONCE: Final = 1920
 """Blocks that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives back to the kernel what is freed."""
 FEW: Final = 16
@@ -146,11 +148,12 @@ def _of_bytes(array: pa.Array) -> Hashes:
     places = np.frombuffer(offsets, f"<i{size}", len(array) + 1, array.offset * size).astype(np.int64)
     bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     starts, lengths = places[:-1], np.diff(places)
-    longest = int(lengths.max())
-    if int(lengths.min()) >= BLOCK and longest <= LONG:
-        return _of_blocks(bytes_, starts, lengths)
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    for hashes, least, most in zip((_of_tails, _of_words, _of_blocks), CLASSES, CLASSES[1:], strict=False):
+        if least <= shortest and longest < most:
+            return hashes(bytes_, starts, lengths)
     many = longest > LONG and len(lengths) > FEW
-    bounds = (0, WORD, BLOCK, (max(LONG, int(np.partition(lengths, -FEW)[-FEW])) if many else LONG) + 1)
+    bounds = (*CLASSES[:-1], (max(LONG, int(np.partition(lengths, -FEW)[-FEW])) if many else LONG) + 1)
     found = np.empty(len(lengths), np.uint64)
     for hashes, least, most in zip((_of_tails, _of_words, _of_blocks), bounds, bounds[1:], strict=False):
         rows = np.flatnonzero((lengths >= least) & (lengths < most))
@@ -161,12 +164,17 @@ def _of_bytes(array: pa.Array) -> Hashes:
     return found
 
 
+_TAILS: Final = np.array([(1 << 8 * length) - 1 for length in range(WORD)], np.uint64)
+"""The bits of a value of so many bytes."""
+
+
 def _of_tails(data: npt.NDArray[np.uint8], starts: Any, lengths: Any) -> Hashes:
     """Values of less than 8 bytes: those, and nothing above them."""
     data = np.concatenate([data, np.zeros(WORD, np.uint8)])  # a word may be read at the last byte
     words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))[starts]
-    words &= (np.uint64(1) << (lengths.astype(np.uint64) * np.uint64(8))) - np.uint64(1)
-    found: Hashes = _mix(words) + lengths.astype(np.uint64)
+    words &= _TAILS[lengths]
+    found = _mix(words)
+    found += lengths.view(np.uint64)
     return found
 
 
@@ -184,9 +192,11 @@ def _folded(blocks: npt.NDArray[np.void], places: Any) -> Hashes:
     """The blocks at these places, folded a few at a time: their copies then stay in memory that is in use already, and
     the kernel need not find new pages for each batch, which takes several times as long as all the rest."""
     found = np.empty(len(places), np.uint64)
+    room = np.empty((min(AT_ONCE, len(places)), 8), np.uint64)
     for first in range(0, len(places), AT_ONCE):
         some = slice(first, first + AT_ONCE)
-        found[some] = _fold(blocks[places[some]].view("<u8").reshape(-1, 8))
+        copies = blocks[places[some]].view("<u8").reshape(-1, 8)
+        _fold(copies, room[: len(copies)], found[some])
     return found
 
 
@@ -198,8 +208,9 @@ def _polynomial(starts: Any, lengths: Any, size: int, at: Callable[[Any], Hashes
     for piece in range(all_have):
         found *= BASE
         found += at(starts + size * piece)
-    rows = np.arange(len(starts))
-    for piece in range(all_have, int(lengths.max()) // size):
+    most_have = int(lengths.max()) // size
+    rows = np.arange(len(starts) if most_have > all_have else 0)
+    for piece in range(all_have, most_have):
         rows = rows[lengths[rows] >= size * (piece + 1)]
         found[rows] = found[rows] * BASE + at(starts[rows] + size * piece)
     found *= BASE
@@ -217,11 +228,11 @@ def _of_one(data: npt.NDArray[np.uint8]) -> int:
     return (found + int(last[0])) & MASK
 
 
-def _fold(blocks: Hashes) -> Hashes:
+def _fold(blocks: Hashes, room: Hashes | None = None, into: Hashes | None = None) -> Hashes:
     """Eight words to one; their upper halves count below as well, where a product would lose them."""
-    mixed = blocks >> np.uint64(32)
+    mixed = np.right_shift(blocks, np.uint64(32), out=room)
     mixed ^= blocks
-    folded: Hashes = mixed @ _weights(8)
+    folded: Hashes = np.matmul(mixed, _weights(8), out=into)
     return folded
 
 
