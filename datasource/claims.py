@@ -37,6 +37,11 @@ class Claim:
     job: str
     """Names this very write."""
 
+    @property
+    def target(self) -> str:
+        """What it writes to, for messages."""
+        return "the topics of column 'topic'" if self.topic == "*" else f"topic {self.topic!r}"
+
 
 def check_claim(claim: Claim) -> None:
     """Refuse a write whose name another write of this batch, or a later batch, has used in this run.
@@ -47,13 +52,13 @@ def check_claim(claim: Claim) -> None:
     for batch_id, file in _notes(claim):
         if batch_id > claim.batch_id:
             raise ConfigError(
-                f"a write to topic {claim.topic!r} belongs to batch {claim.batch_id} of its query, which is at batch "
+                f"a write to {claim.target} belongs to batch {claim.batch_id} of its query, which is at batch "
                 f"{batch_id}: it was left running by foreachBatch, and a repeat could not be told from it. Let "
                 "foreachBatch wait for its writes"
             )
         if batch_id == claim.batch_id and file.read_text() != claim.job:
             raise ConfigError(
-                f"batch {claim.batch_id} writes to topic {claim.topic!r} twice, and a repeat of the batch could not "
+                f"batch {claim.batch_id} writes to {claim.target} twice, and a repeat of the batch could not "
                 "tell the two writes apart: give each one its own name, as in .option('txnId', 'late-orders'), or "
                 "unite the frames and write once"
             )

@@ -58,7 +58,7 @@ def report(lost: list[str], fail: bool) -> None:
     if fail:
         raise OffsetOutOfRange(
             f"{text}. Retention removed them before they were read; to go on behind them set option 'failOnDataLoss' "
-            "to false, or give the query a new checkpointLocation"
+            "to false, or start behind them: a stream with a new checkpointLocation, a batch read by 'startingOffsets'"
         )
     LOGGER.warning("%s; going on behind them because 'failOnDataLoss' is false", text)
 

@@ -1,7 +1,7 @@
 """Which partition a key goes to: Kafka's default partitioner, over whole columns.
 
 The same key lands on the same partition number as with Kafka's Java client: murmur2 of the key's bytes, its sign bit
-cleared, modulo the number of partitions. The loop is over words of the longest key, not over rows.
+cleared, modulo the number of partitions. The loop is over words, not over rows, for as long as many keys are that long.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import pyarrow as pa
 
 SEED: Final = np.uint32(0x9747B28C)
 MULTIPLIER: Final = np.uint32(0x5BD1E995)
+FEW: Final = 8
+"""So many long keys, or fewer, are hashed one by one: a step over all keys costs as much as some ten words of one."""
 
 
 def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
@@ -35,14 +37,30 @@ def murmur2(column: pa.Array) -> npt.NDArray[np.uint32]:
         rows = np.arange(len(starts))
         for word in range(int(lengths.max(initial=0)) // 4):
             rows = rows[lengths[rows] >= 4 * word + 4]
-            mixed = words[starts[rows] + 4 * word] * MULTIPLIER
-            mixed = (mixed ^ (mixed >> np.uint32(24))) * MULTIPLIER
-            hashes[rows] = hashes[rows] * MULTIPLIER ^ mixed
+            if len(rows) <= FEW:
+                for row in rows:
+                    rest = words[starts[row] + 4 * word : starts[row] + lengths[row] - 3 : 4]
+                    hashes[row] = _with_words(int(hashes[row]), _mixed(rest))
+                break
+            hashes[rows] = hashes[rows] * MULTIPLIER ^ _mixed(words[starts[rows] + 4 * word])
         tails = lengths % 4
         rest = words[starts + lengths - tails] & ((np.uint32(1) << (8 * tails).astype(np.uint32)) - np.uint32(1))
         hashes = np.where(tails > 0, (hashes ^ rest) * MULTIPLIER, hashes)
         hashes = (hashes ^ (hashes >> np.uint32(13))) * MULTIPLIER
         return hashes ^ (hashes >> np.uint32(15))
+
+
+def _mixed(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    mixed = words * MULTIPLIER
+    return (mixed ^ (mixed >> np.uint32(24))) * MULTIPLIER
+
+
+def _with_words(hashed: int, mixed: npt.NDArray[np.uint32]) -> int:
+    """A key's hash so far, with the rest of its words."""
+    multiplier = int(MULTIPLIER)
+    for word in mixed.tolist():
+        hashed = hashed * multiplier & 0xFFFFFFFF ^ word
+    return hashed
 
 
 def partitions_for(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:

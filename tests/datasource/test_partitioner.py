@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.datasource.partitioner import murmur2, partitions_for
+from dledger.datasource.partitioner import FEW, murmur2, partitions_for
 
 
 def one_by_one(data: bytes) -> int:
@@ -28,6 +28,12 @@ def one_by_one(data: bytes) -> int:
 def test_murmur2_of_a_column_is_that_of_each_key(keys: list[bytes], skip: int) -> None:
     column = pa.array([b"xyz"] * skip + keys, pa.binary()).slice(skip)
     assert murmur2(column).tolist() == [one_by_one(key) for key in keys]
+
+
+def test_long_keys_among_short_ones_are_hashed_as_each_alone() -> None:
+    keys = [b"k" * (n % 7) for n in range(50)] + [bytes(range(256)) * 40 + b"x" * n for n in range(FEW + 3)]
+    for count in range(len(keys) + 1):
+        assert murmur2(pa.array(keys[count:], pa.binary())).tolist() == [one_by_one(key) for key in keys[count:]]
 
 
 def test_murmur2_agrees_with_kafkas_own_test_values() -> None:
