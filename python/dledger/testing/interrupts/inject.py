@@ -107,7 +107,7 @@ class Injector:
                 self.problems.append(f"{name}: {self._raised[-1]!r} came out as {error!r}")
             return None, error
         self._end()
-        if self._felt and not self._in_library(self._raised[-1]):
+        if self._felt:
             self.problems.append(f"{name}: {self._raised[-1]!r} was swallowed")
         return result, None
 
@@ -120,7 +120,7 @@ class Injector:
     @property
     def _felt(self) -> bool:
         """Whether any interrupt had to come out of the call."""
-        return len(self._raised) > len(self._ignored)
+        return any(one not in self._ignored and not self._in_library(one) for one in self._raised)
 
     def _by_library(self, error: BaseException) -> bool:
         """Whether it is a library's answer to the interrupt: codecs wrap it, Arrow takes it for a refusal."""
