@@ -101,9 +101,11 @@ class Injector:
         except BaseException as error:
             self._inside = False
             self._end()
-            if not self._felt:
+            if not self._raised:
                 raise
             if not any(error is one for one in self._raised) and not self._by_library(error):
+                if not self._felt:
+                    raise
                 self.problems.append(f"{name}: {self._raised[-1]!r} came out as {error!r}")
             return None, error
         self._end()
