@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -12,8 +13,10 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,8 +26,17 @@ from dledger.embedded import connect_path
 from dledger.embedded.home import Home
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
-from dledger.embedded.process import ProcessId
-from dledger.errors import ConfigError, DLedgerError, ForkedClient, PathError, PortInUse, Unavailable, WrongGroup
+from dledger.embedded.process import ProcessId, spawn_python
+from dledger.errors import (
+    ConfigError,
+    DLedgerError,
+    ForkedClient,
+    PathError,
+    PortInUse,
+    StorageError,
+    Unavailable,
+    WrongGroup,
+)
 from dledger.net.address import split_address
 from dledger.net.secret import read_secret
 from dledger.types import NodeId
@@ -147,6 +159,69 @@ def test_node_that_was_just_killed_when_the_group_was_joined_is_started_too(
         monkeypatch.setattr("dledger.embedded.group.wait_for_leader", elected)
         group.start()
         assert running(log_path) == ["n0", "n1", "n2"]
+
+
+def test_path_whose_node_was_killed_and_has_its_lock_yet_gets_that_node_again(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        group.kill("n0")
+        lock = (log_path / "n0" / "node.pid").open("rb")
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel has not ended all of its threads
+        clock = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=lambda seconds: lock.close())
+        monkeypatch.setattr("dledger.embedded.home.time", clock)
+        connect_path(log_path)
+        monkeypatch.undo()
+        lock.close()
+        assert running(log_path) == ["n0"]
+
+
+class Spawned:
+    """Processes of nodes as they are made; the first ``kills`` of them are killed at once.
+
+    Attributes:
+        pids: of all.
+    """
+
+    def __init__(self, kills: int, module: str | None = None) -> None:
+        self.pids: list[int] = []
+        self._kills = kills
+        self._module = module
+
+    def __call__(self, module: str, arguments: list[str], stdout: int, log_file: Path) -> int:
+        pid = spawn_python(self._module or module, arguments, stdout, log_file)
+        if len(self.pids) < self._kills:
+            os.kill(pid, signal.SIGKILL)
+        self.pids.append(pid)
+        return pid
+
+
+def test_node_that_is_killed_while_it_starts_is_started_again(log_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawned = Spawned(kills=1)
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        assert [info.pid for info in group.nodes.values()] == spawned.pids[1:]
+        assert len(spawned.pids) == 2
+
+
+def test_node_that_is_killed_each_time_it_starts_is_no_error_of_its_store(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned = Spawned(kills=99)
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    with pytest.raises(Unavailable, match=r"node n0 of .* was killed \(SIGKILL\) before it served, twice"):
+        EmbeddedGroup(log_path, replicas=1, **SMALL)
+    assert len(spawned.pids) == 2
+
+
+def test_node_that_ends_by_itself_before_it_serves_is_started_once(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned = Spawned(kills=0, module="dledger.embedded.no_such_module")
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    with pytest.raises(StorageError, match=r"ended before it served; its log ends with: .*no_such_module"):
+        EmbeddedGroup(log_path, replicas=1, **SMALL)
+    assert len(spawned.pids) == 1
 
 
 def test_joining_a_running_group_starts_nothing(log_path: Path) -> None:
