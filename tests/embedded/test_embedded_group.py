@@ -352,6 +352,24 @@ def test_group_is_ended_by_the_process_that_holds_it_and_by_no_forked_child(log_
     assert running(log_path) == []
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_node_of_an_application_is_ended_by_no_forked_child(log_path: Path) -> None:
+    with EmbeddedNode(log_path, f"n0-127.0.0.1:{free_ports('127.0.0.1', 1)[0]}", "n0", **SMALL) as node:
+        pid = os.fork()
+        if not pid:
+            try:
+                with node:
+                    node.start()
+            except ForkedClient:
+                node.stop()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert running(log_path) == ["n0"]
+    assert running(log_path) == []
+
+
 def test_path_that_becomes_another_directory_ends_its_nodes(tmp_path: Path, log_path: Path, until: Until) -> None:
     """A new disk mounted over the path, a link that is turned: what they write would not be found again."""
     for name in ("first", "second"):

@@ -81,6 +81,27 @@ FORKS: Final = (
         _GROUPS,
     ),
     Mutant(
+        "fork-child-ends-the-parents-node", "P5", "embedded.node", "EmbeddedNode.stop",
+        "        if self._born != forks.generation:\n            return\n",
+        "",
+        "a child that leaves its copy of the application's block ends the application's node",
+        _GROUPS,
+    ),
+    Mutant(
+        "fork-child-starts-the-parents-node", "P5", "embedded.node", "EmbeddedNode.start",
+        "        forks.check_born_here(self._born, repr(self))\n",
+        "",
+        "a child starts a node that it will never end",
+        _GROUPS,
+    ),
+    Mutant(
+        "fork-child-starts-the-parents-group", "P5", "embedded.group", "EmbeddedGroup.start",
+        "        forks.check_born_here(self._born, repr(self))\n",
+        "",
+        "a child holds its parent's group by an object that never gives it up",
+        _GROUPS,
+    ),
+    Mutant(
         "holds-of-a-deleted-group-count", "P5", "embedded.group", "EmbeddedGroup._key",
         "return self._born, str(self._home), self._group",
         'return self._born, str(self._home), ""',
