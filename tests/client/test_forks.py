@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Coroutine, ItemsView, Iterator
@@ -257,6 +258,23 @@ def test_a_child_that_lives_on_keeps_no_lock_of_a_parent_that_was_killed(tmp_pat
             RealLock(lock_file).release()
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_no_child_keeps_the_end_of_a_pipe_open_that_its_parent_waits_for() -> None:
+    read_end, write_end = forks.open_pipe()
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(300)
+        signal.pause()
+    forks.let_go(write_end)
+    try:
+        assert select.select([read_end], [], [], 60)[0]
+        assert os.read(read_end, 1) == b""
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(read_end)
 
 
 def test_a_child_gives_back_no_lock_that_its_parent_holds(tmp_path: Path) -> None:

@@ -204,6 +204,33 @@ def test_node_that_is_killed_while_it_starts_is_started_again(log_path: Path, mo
         assert len(spawned.pids) == 2
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_end_of_a_node_that_is_killed_while_it_starts_is_heard_though_a_forked_child_lives_on(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the end of the pipe that the node has, it would be waited for as long as a node may need to start."""
+    children: list[int] = []
+
+    class Forking(Spawned):
+        def __call__(self, *arguments: Any) -> int:
+            if not self.pids:
+                child = os.fork()
+                if not child:
+                    signal.alarm(300)
+                    signal.pause()
+                children.append(child)
+            return super().__call__(*arguments)
+
+    spawned = Forking(kills=1)
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    try:
+        with EmbeddedGroup(log_path, replicas=1, **SMALL):
+            assert len(spawned.pids) == 2
+    finally:
+        os.kill(children[0], signal.SIGKILL)
+        os.waitpid(children[0], 0)
+
+
 def test_node_that_is_killed_each_time_it_starts_is_no_error_of_its_store(
     log_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

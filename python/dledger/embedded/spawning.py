@@ -13,6 +13,7 @@ from dledger import errors
 from dledger.embedded.home import LOG_FILE, Home
 from dledger.embedded.process import exit_code, reap, spawn_python
 from dledger.errors import DLedgerError, StorageError, Unavailable
+from dledger.forks import let_go, open_pipe
 from dledger.types import NodeId
 
 START_TIMEOUT_S: Final = 60.0
@@ -30,10 +31,10 @@ def spawn_nodes(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | 
     pending: dict[int, tuple[NodeId, int]] = {}
     for node in nodes:
         home.make_node_directory(node)
-        read_end, write_end = os.pipe()
+        read_end, write_end = open_pipe()
         log = home.node_directory(node) / LOG_FILE
         pid = spawn_python("dledger.embedded.child", [str(home), node], write_end, log)
-        os.close(write_end)
+        let_go(write_end)
         pending[read_end] = (node, pid)
     answers: dict[NodeId, DLedgerError | None] = {}
     heard: dict[int, bytes] = dict.fromkeys(pending, b"")

@@ -25,6 +25,13 @@ FORKS: Final = (
         _TESTS,
     ),
     Mutant(
+        "fork-pipe-outlives-the-node", "P11", "forks", "open_pipe",
+        "        _locked.add(write_end)\n",
+        "        pass\n",
+        "the starter and its children keep a node's end of the pipe, and nobody hears that the node has ended",
+        "tests/client/test_forks.py",
+    ),
+    Mutant(
         "fork-lock-given-back-by-close-alone", "P5", "forks", "let_go",
         "fcntl.LOCK_UN",
         "fcntl.LOCK_EX | fcntl.LOCK_NB",
