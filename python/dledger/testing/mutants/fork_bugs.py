@@ -74,6 +74,27 @@ FORKS: Final = (
         _TESTS,
     ),
     Mutant(
+        "fork-noticed-before-it-is-dealt-with", "P1 P5", "client.client", "Client._notice_fork",
+        "            self._shared = None\n",
+        "            self._pid = os.getpid()\n            self._shared = None\n",
+        "a child whose first call is interrupted talks on its parent's connections and numbers from the second one on",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-child-closes-as-its-parent", "P5", "client.channel", "Channel.close",
+        "        if self._born != forks.generation:\n            return\n",
+        "",
+        "a child that closes its copy of an asyncio client waits for its parent's connections, or ends them",
+        _TESTS,
+    ),
+    Mutant(
+        "fork-lane-of-the-parents-given-back", "P1 P3", "client.client", "Client._give_back",
+        " or lane.born != forks.generation:",
+        ":",
+        "a child that reads on gives its parent's connections and numbers to its next call",
+        _TESTS,
+    ),
+    Mutant(
         "fork-asyncio-client-on-the-parents-connections", "P1", "client.channel", "Channel.rpc",
         '        forks.check_born_here(self._born, "the AsyncClient")\n',
         "",
