@@ -19,7 +19,7 @@ child keeps the number of its birth; comparing it costs no system call."""
 
 
 _locked: Final[set[int]] = set()
-"""Descriptors whose locks are for this process alone."""
+"""Descriptors that are for this process alone, as their locks are."""
 
 
 def _begin_child() -> None:
@@ -69,6 +69,14 @@ def open_for_lock(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -
     return descriptor
 
 
+def open_pipe() -> tuple[int, int]:
+    """`os.pipe` whose second end no forked child keeps open, so that its end is seen; `let_go` closes that one."""
+    with _opening:
+        read_end, write_end = os.pipe()
+        _locked.add(write_end)
+    return read_end, write_end
+
+
 def check_lock(path: str | os.PathLike[str]) -> None:
     """See that the exclusive lock (flock) which was just taken on ``path`` keeps others out: a second descriptor must
     not get it. Some network file systems say yes to everybody.
@@ -93,8 +101,8 @@ def check_lock(path: str | os.PathLike[str]) -> None:
 
 
 def let_go(descriptor: int) -> None:
-    """Give a lock back and close its file; nothing in a child, whose parent goes on holding it. Closing alone would
-    leave the lock with every process that got the open file meanwhile."""
+    """Give a lock back and close its file, or close a pipe's end; nothing in a child, whose parent goes on holding it.
+    Closing alone would leave the lock with every process that got the open file meanwhile."""
     with _opening:
         if descriptor not in _locked:
             return

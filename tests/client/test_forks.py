@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine, ItemsView, Iterator
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +29,10 @@ from dledger.store.files import RealLock
 from dledger.types import NodeId
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+class Stopped(Exception):
+    """What a program's signal handler raises."""
 
 
 def in_child(work: Callable[[], object]) -> str:
@@ -259,6 +267,23 @@ def test_a_child_that_lives_on_keeps_no_lock_of_a_parent_that_was_killed(tmp_pat
         os.kill(child, signal.SIGKILL)
 
 
+def test_no_child_keeps_the_end_of_a_pipe_open_that_its_parent_waits_for() -> None:
+    read_end, write_end = forks.open_pipe()
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(300)
+        signal.pause()
+    forks.let_go(write_end)
+    try:
+        assert select.select([read_end], [], [], 60)[0]
+        assert os.read(read_end, 1) == b""
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(read_end)
+
+
 def test_a_child_gives_back_no_lock_that_its_parent_holds(tmp_path: Path) -> None:
     home, said = Home(tmp_path), []
     lock = RealLock(tmp_path / "store.lock")
@@ -311,6 +336,45 @@ def test_appends_of_parent_and_child_by_one_client_are_all_stored(group: Any, cl
     assert group.values("t") == [b"a", b"b", b"c"]
 
 
+def test_child_whose_first_call_is_interrupted_never_comes_to_use_its_parents_connections(
+    group: Any, client: Client
+) -> None:
+    """At each line of what a client does about a fork."""
+
+    def first_and_second(line: int) -> str:
+        left = line
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal left
+            if frame.f_code is not Client._notice_fork.__code__:
+                return trace if event == "call" else None
+            if event == "line":
+                left -= 1
+                if left < 0:
+                    raise Stopped
+            return trace
+
+        sys.settrace(trace)
+        try:
+            client.append("t", b"of a child, first")
+        except Stopped:
+            sys.settrace(None)
+            return f"interrupted, {client.append('t', b'of a child, second').start}"
+        finally:
+            sys.settrace(None)
+        return "not interrupted"
+
+    client.append("t", b"of the parent")
+    end, line, said = 1, 0, ""
+    while said != "not interrupted":
+        said = in_child(partial(first_and_second, line))
+        assert said in (f"interrupted, {end}", "not interrupted")
+        assert client.append("t", b"of the parent").start == end + 1
+        end, line = end + 2, line + 1
+    assert line > 3
+    assert len(group.values("t")) == end
+
+
 def test_client_and_reader_from_before_a_fork_go_on_in_both_processes(group: Any, client: Client) -> None:
     """Neither reads what the other one's connection brings."""
     for n in range(6):
@@ -326,6 +390,26 @@ def test_client_and_reader_from_before_a_fork_go_on_in_both_processes(group: Any
     assert in_child(rest) == str([b"1", b"2", b"3", b"4", b"5"])
     assert rest() == [b"1", b"2", b"3", b"4", b"5"]
     assert group.values("t")[6:] == [b"from one of them"] * 2
+
+
+def test_connections_that_a_reader_had_at_the_fork_are_not_used_by_later_calls_of_the_child(
+    group: Any, client: Client
+) -> None:
+    """Its session's numbers are the parent's, whose own record would be taken for a repeat of the child's."""
+    for n in range(3):
+        client.append("t", f"{n}".encode())
+    reader = client.read("t", 0, 0, 3, max_bytes=1)
+    next(reader)
+
+    def work() -> int:
+        client.append("t", b"of the child, first")
+        assert len(list(reader)) == 2
+        return client.append("t", b"of the child, second").start
+
+    assert in_child(work) == "4"
+    assert len(list(reader)) == 2
+    assert client.append("t", b"of the parent").start == 5
+    assert group.values("t")[3:] == [b"of the child, first", b"of the child, second", b"of the parent"]
 
 
 def test_transaction_from_before_a_fork_is_the_parents(group: Any, client: Client) -> None:

@@ -59,6 +59,20 @@ def test_a_process_that_has_just_taken_its_lock_is_waited_for_until_it_says_its_
     os.close(beginning._descriptor)
 
 
+def test_a_process_that_was_killed_and_has_its_lock_yet_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock goes last. Else whoever comes then finds that all nodes run, and waits for one that never answers."""
+    home = Home(tmp_path)
+    killed = PidFile(home, N0)
+    assert killed.acquire(0)
+    monkeypatch.setattr(ProcessId, "alive", property(lambda process: False))
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: os.close(killed._descriptor))
+    monkeypatch.setattr("dledger.embedded.home.time", clock)
+    start._settle(home, N0)
+    assert not home.node(N0).running
+
+
 def test_a_lock_that_another_process_of_the_node_has_says_nothing_of_the_one_before(tmp_path: Path) -> None:
     home = Home(tmp_path)
     next_one = PidFile(home, N0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -12,8 +13,10 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,8 +26,17 @@ from dledger.embedded import connect_path
 from dledger.embedded.home import Home
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
-from dledger.embedded.process import ProcessId
-from dledger.errors import ConfigError, DLedgerError, ForkedClient, PathError, PortInUse, Unavailable, WrongGroup
+from dledger.embedded.process import ProcessId, spawn_python
+from dledger.errors import (
+    ConfigError,
+    DLedgerError,
+    ForkedClient,
+    PathError,
+    PortInUse,
+    StorageError,
+    Unavailable,
+    WrongGroup,
+)
 from dledger.net.address import split_address
 from dledger.net.secret import read_secret
 from dledger.types import NodeId
@@ -149,6 +161,96 @@ def test_node_that_was_just_killed_when_the_group_was_joined_is_started_too(
         assert running(log_path) == ["n0", "n1", "n2"]
 
 
+def test_path_whose_node_was_killed_and_has_its_lock_yet_gets_that_node_again(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        group.kill("n0")
+        lock = (log_path / "n0" / "node.pid").open("rb")
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel has not ended all of its threads
+        clock = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=lambda seconds: lock.close())
+        monkeypatch.setattr("dledger.embedded.home.time", clock)
+        connect_path(log_path)
+        monkeypatch.undo()
+        lock.close()
+        assert running(log_path) == ["n0"]
+
+
+class Spawned:
+    """Processes of nodes as they are made; the first ``kills`` of them are killed at once.
+
+    Attributes:
+        pids: of all.
+    """
+
+    def __init__(self, kills: int, module: str | None = None) -> None:
+        self.pids: list[int] = []
+        self._kills = kills
+        self._module = module
+
+    def __call__(self, module: str, arguments: list[str], stdout: int, log_file: Path) -> int:
+        pid = spawn_python(self._module or module, arguments, stdout, log_file)
+        if len(self.pids) < self._kills:
+            os.kill(pid, signal.SIGKILL)
+        self.pids.append(pid)
+        return pid
+
+
+def test_node_that_is_killed_while_it_starts_is_started_again(log_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawned = Spawned(kills=1)
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
+        assert [info.pid for info in group.nodes.values()] == spawned.pids[1:]
+        assert len(spawned.pids) == 2
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_end_of_a_node_that_is_killed_while_it_starts_is_heard_though_a_forked_child_lives_on(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the end of the pipe that the node has, it would be waited for as long as a node may need to start."""
+    children: list[int] = []
+
+    class Forking(Spawned):
+        def __call__(self, *arguments: Any) -> int:
+            if not self.pids:
+                child = os.fork()
+                if not child:
+                    signal.alarm(300)
+                    signal.pause()
+                children.append(child)
+            return super().__call__(*arguments)
+
+    spawned = Forking(kills=1)
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    try:
+        with EmbeddedGroup(log_path, replicas=1, **SMALL):
+            assert len(spawned.pids) == 2
+    finally:
+        os.kill(children[0], signal.SIGKILL)
+        os.waitpid(children[0], 0)
+
+
+def test_node_that_is_killed_each_time_it_starts_is_no_error_of_its_store(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned = Spawned(kills=99)
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    with pytest.raises(Unavailable, match=r"node n0 of .* was killed \(SIGKILL\) before it served, twice"):
+        EmbeddedGroup(log_path, replicas=1, **SMALL)
+    assert len(spawned.pids) == 2
+
+
+def test_node_that_ends_by_itself_before_it_serves_is_started_once(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned = Spawned(kills=0, module="dledger.embedded.no_such_module")
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    with pytest.raises(StorageError, match=r"ended before it served; its log ends with: .*no_such_module"):
+        EmbeddedGroup(log_path, replicas=1, **SMALL)
+    assert len(spawned.pids) == 1
+
+
 def test_joining_a_running_group_starts_nothing(log_path: Path) -> None:
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
         pids = [info.pid for info in group.nodes.values()]
@@ -269,6 +371,24 @@ def test_group_is_ended_by_the_process_that_holds_it_and_by_no_forked_child(log_
             except ForkedClient:
                 with EmbeddedGroup(log_path):  # its own, and ended with the group's going on
                     pass
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert running(log_path) == ["n0"]
+    assert running(log_path) == []
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_node_of_an_application_is_ended_by_no_forked_child(log_path: Path) -> None:
+    with EmbeddedNode(log_path, f"n0-127.0.0.1:{free_ports('127.0.0.1', 1)[0]}", "n0", **SMALL) as node:
+        pid = os.fork()
+        if not pid:
+            try:
+                with node:
+                    node.start()
+            except ForkedClient:
+                node.stop()
                 os._exit(0)
             finally:
                 os._exit(1)

@@ -6,6 +6,7 @@ import os
 from types import TracebackType
 from typing import Any
 
+from dledger import forks
 from dledger.config import parse_peers
 from dledger.embedded.group import describe_nodes
 from dledger.embedded.groupfile import User
@@ -48,6 +49,7 @@ class EmbeddedNode:
         check_settings({**chosen, "advertise_host": addresses[NodeId(self_id)].rpartition(":")[0]})
         self.node_id = NodeId(self_id)
         self._home = Home(path)
+        self._born = forks.generation
         self._wish = Wish(
             User(ProcessId.of(application_pid()), holds=True),
             chosen,
@@ -58,7 +60,12 @@ class EmbeddedNode:
         self.start()
 
     def start(self) -> None:
-        """Start the node where it does not run; returns when it serves, which needs no other node."""
+        """Start the node where it does not run; returns when it serves, which needs no other node.
+
+        Raises:
+            ForkedClient: it is the node of the process that forked this one.
+        """
+        forks.check_born_here(self._born, repr(self))
         join_group(self._home, self._wish)
 
     @property
@@ -88,7 +95,10 @@ class EmbeddedNode:
         return leader
 
     def stop(self) -> None:
-        """End the node gracefully: it hands leadership over and drains."""
+        """End the node gracefully: it hands leadership over and drains. In a forked child nothing: the node is the
+        parent's."""
+        if self._born != forks.generation:
+            return
         with self._home.lock():
             stop_nodes(self._home, [self.node_id])
 
@@ -99,6 +109,9 @@ class EmbeddedNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def __repr__(self) -> str:
+        return f"EmbeddedNode({str(self._home)!r})"
 
 
 __all__ = ["EmbeddedNode"]

@@ -7,6 +7,7 @@ import platform
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -136,6 +137,22 @@ def reap(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
 
 
+def exit_code(pid: int, timeout_s: float) -> int | None:
+    """How a child ends: its exit code, or minus the signal that ended it. It is taken off the process table.
+
+    None when it has not ended by then, and where its end cannot be known: somebody else has taken it off, or the
+    program ignores SIGCHLD.
+    """
+    deadline = time.monotonic() + timeout_s
+    with suppressed():
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.005)
+    return None
+
+
 def spawn_python(module: str, arguments: list[str], stdout: int, log_file: Path) -> int:
     """Start ``python -m module`` in a session of its own, with stdin closed and stderr in ``log_file``.
 
@@ -167,6 +184,7 @@ __all__ = [
     "Host",
     "ProcessId",
     "application_pid",
+    "exit_code",
     "is_descendant",
     "parent_of",
     "reap",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import select
 import signal
 import time
 import uuid
@@ -15,20 +13,19 @@ from typing import Any, Final
 
 from dledger import errors
 from dledger.embedded.groupfile import GroupFile, User
-from dledger.embedded.home import LOG_FILE, Home, NodeProcess, path_errors
+from dledger.embedded.home import Home, NodeProcess, path_errors
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
-from dledger.embedded.process import reap, spawn_python, this_host
+from dledger.embedded.process import this_host
 from dledger.embedded.settings import REPLICAS_DEFAULT, check_join, default_of, tls_of
-from dledger.errors import ConfigError, DLedgerError, PathError, PortInUse, StorageError, Unavailable
+from dledger.embedded.spawning import Killed, spawn_nodes
+from dledger.errors import ConfigError, DLedgerError, PathError, PortInUse
 from dledger.net.address import split_address
 from dledger.net.user_directory import note_group
 from dledger.types import NodeId
 
 logger = logging.getLogger("dledger.embedded")
 
-START_TIMEOUT_S: Final = 60.0
-"""For a node's process to serve; recovery of a large store takes its time."""
 DRAIN_TIMEOUT_S: Final = 15.0
 """For a node to end after SIGTERM; then SIGKILL, which loses nothing that was acknowledged."""
 PORT_TRIES: Final = 5
@@ -194,10 +191,14 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
 
 
 def _settle(home: Home, node: NodeId) -> None:
-    """End a process of the node's that is half gone: it ends already, or its path is another directory by now."""
+    """End a process of the node's that is half gone: it ends already, or its path is another directory by now. Wait for
+    one that was killed."""
     state = _named(home, node)
     process = state.process
-    if process is None or not (state.running and process.alive):
+    if process is None or not state.running:
+        return
+    if not process.alive:  # killed; its lock goes last, and until then it looks as if it ran
+        home.wait_gone(node, process, DRAIN_TIMEOUT_S)
         return
     moved = state.home != str(home) and Home(state.home).place() != home.place()
     if moved:  # it would write to a path that is gone
@@ -273,13 +274,13 @@ def _write_if_changed(home: Home, file: GroupFile) -> GroupFile:
 def start_nodes(home: Home, file: GroupFile, nodes: list[NodeId], *, alone: bool = False) -> GroupFile:
     """Start these nodes at the same time and wait until each serves or says why not. Call with the lock held.
 
-    A node whose port somebody else has taken gets another one. Nodes that cannot start are an error only when there
-    are too few others for a quorum, or with ``alone``.
+    A node whose port somebody else has taken gets another one, and one that is killed meanwhile is started again. Nodes
+    that cannot start are an error only when there are too few others for a quorum, or with ``alone``.
     """
     failures: dict[NodeId, DLedgerError] = {}
     waiting = list(nodes)
     for _ in range(PORT_TRIES):
-        results = _spawn(home, waiting)
+        results = _spawn_again(home, waiting)
         waiting = [node for node, error in results.items() if isinstance(error, PortInUse) and not file.named]
         failures.update({n: e for n, e in results.items() if e is not None and n not in waiting})
         if not waiting:
@@ -297,64 +298,11 @@ def start_nodes(home: Home, file: GroupFile, nodes: list[NodeId], *, alone: bool
     return file
 
 
-def _spawn(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | None]:
-    """Start processes and collect each one's first word."""
-    pending: dict[int, tuple[NodeId, int]] = {}
-    for node in nodes:
-        home.make_node_directory(node)
-        read_end, write_end = os.pipe()
-        log = home.node_directory(node) / LOG_FILE
-        pid = spawn_python("dledger.embedded.child", [str(home), node], write_end, log)
-        os.close(write_end)
-        pending[read_end] = (node, pid)
-    answers: dict[NodeId, DLedgerError | None] = {}
-    heard: dict[int, bytes] = dict.fromkeys(pending, b"")
-    deadline = time.monotonic() + START_TIMEOUT_S
-    try:
-        while pending:
-            for descriptor in _readable(list(pending), deadline):
-                data = os.read(descriptor, 65536)
-                heard[descriptor] += data
-                if not data or heard[descriptor].endswith(b"\n"):
-                    node, pid = pending.pop(descriptor)
-                    os.close(descriptor)
-                    answers[node] = _answer(home, node, pid, heard[descriptor])
-            if time.monotonic() > deadline:
-                break
-    finally:
-        for descriptor in pending:
-            os.close(descriptor)
-    for node, _ in pending.values():
-        answers[node] = Unavailable(
-            f"node {node} of {home} did not serve within {START_TIMEOUT_S:.0f} s; its log ends with: "
-            f"{home.log_tail(node)}"
-        )
-    return answers
-
-
-def _readable(descriptors: list[int], deadline: float) -> list[int]:
-    poll = select.poll()  # not select(): a program with many files has descriptors over 1023
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return [descriptor for descriptor, _ in poll.poll(max(0.0, deadline - time.monotonic()) * 1000)]
-
-
-def _answer(home: Home, node: NodeId, pid: int, said: bytes) -> DLedgerError | None:
-    """The error that a node's first word stands for, None when it serves."""
-    try:
-        answer = json.loads(said)
-    except ValueError:
-        reap(pid)
-        tail = home.log_tail(node)
-        return StorageError(f"node {node} of {home} ended before it served; its log ends with: {tail or 'nothing'}")
-    if answer.get("ready") or answer.get("error") == "AlreadyRunning":
-        return None
-    reap(pid)
-    kind = getattr(errors, answer["error"], None)
-    message = f"node {node} of {home}: {answer['message']}"
-    if isinstance(kind, type) and issubclass(kind, DLedgerError):
-        return kind(message)
-    return Unavailable(f"{message} ({answer['error']}; see {home.node_directory(node) / LOG_FILE})")
+def _spawn_again(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | None]:
+    """`spawn_nodes`, and once more for those that were killed: that says nothing of their stores."""
+    results = spawn_nodes(home, nodes)
+    killed = [node for node, error in results.items() if isinstance(error, Killed)]
+    return results | spawn_nodes(home, killed)
 
 
 def stop_group(home: Home, file: GroupFile) -> None:

@@ -26,7 +26,8 @@ from dledger.embedded import group, home, process, start
 from dledger.embedded.child import Addresses, Watch
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import Home, PidFile
-from dledger.errors import DLedgerError, PortInUse, StorageError
+from dledger.embedded.spawning import Killed
+from dledger.errors import DLedgerError, PortInUse
 from dledger.net.address import split_address
 from dledger.store.memory_disk import ProcessKilled
 from dledger.testing.interleave.scheduler import Scheduler, Thread
@@ -210,7 +211,7 @@ class Machine:
                    "open_for_lock": system.open_for_lock, "let_go": system.let_go},
             process: {"os": system, "start_time": self.start_time},
             start: {"time": clock, "free_ports": self.free_ports, "note_group": lambda *_: None,
-                    "_check_free_space": lambda *_: None, "_spawn": self._spawn, "wait_for_leader": self._leader},
+                    "_check_free_space": lambda *_: None, "spawn_nodes": self._spawn, "wait_for_leader": self._leader},
             group: {"os": system, "time": clock, "wait_for_leader": self._leader,
                     "application_pid": self.getpid, "_holds": Holds(self)},
         }  # fmt: skip
@@ -226,7 +227,7 @@ class Machine:
     # --- nodes ----------------------------------------------------------------------------------------------------
 
     def _spawn(self, where: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError | None]:
-        """See `dledger.embedded.start._spawn`."""
+        """See `dledger.embedded.spawning.spawn_nodes`."""
         if not nodes:
             return {}
         made = [Node(self, where, node) for node in nodes]
@@ -301,7 +302,7 @@ class Node:
         self._machine, self._home = machine, where
         self.node_id = node_id
         self.has_said = False
-        self.error: DLedgerError | None = StorageError(f"node {node_id} ended before it served")
+        self.error: DLedgerError | None = Killed(f"node {node_id} was killed before it served")
         self.is_starting = False
         """It has its lock, or waits for it, and does not serve yet."""
         self._asked = False

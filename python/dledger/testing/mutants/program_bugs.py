@@ -70,4 +70,25 @@ PROGRAMS: Final = (
         "a node that was started twice goes on when its group has ended",
         "tests/embedded/test_embedded_ends.py",
     ),
+    Mutant(
+        "programs-take-a-killed-node-for-one-that-runs", "P11", "embedded.start", "_settle",
+        "        home.wait_gone(node, process, DRAIN_TIMEOUT_S)\n        return\n",
+        "        return\n",
+        "a program that names the path while a killed node ends waits for one that nobody starts",
+        "tests/embedded/test_embedded_ends.py",
+    ),
+    Mutant(
+        "programs-give-up-a-killed-start", "P11", "embedded.start", "_spawn_again",
+        "return results | spawn_nodes(home, killed)",
+        "return results",
+        "a node that is killed while it starts is reported as one that cannot start",
+        "tests/embedded/test_embedded_group.py",
+    ),
+    Mutant(
+        "programs-start-again-what-ended-by-itself", "P11", "embedded.spawning", "_answer",
+        "if exit_code(pid, END_TIMEOUT_S) == -signal.SIGKILL:",
+        "if exit_code(pid, END_TIMEOUT_S) != 0:",
+        "a node that fails by itself is started once more, and its store's error is called a kill",
+        "tests/embedded/test_embedded_group.py",
+    ),
 )
