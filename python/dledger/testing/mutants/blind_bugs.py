@@ -161,11 +161,11 @@ BLIND: Final = (
     ),
     Mutant(
         "blind-slave-reports-too-early", "D1", "broker.follow", "Follower._flush",
-        "        end = self._log.max_offset\n"
+        "        end = self._log.sound_offset\n"
         "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n"
         "        return end",
         "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n"
-        "        return self._log.max_offset",
+        "        return self._log.sound_offset",
         "a slave acknowledges bytes that came during its flush: what a sync master answered with SEND_OK can be lost",
         "tests/broker/test_broker_ha.py",
         planted_blind=True,
@@ -179,9 +179,9 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-last-indexed-twice", "P7", "foreign.lookup", "search",
-        "yield from _scan(store, wanted, end + 1, None)",
-        "yield from _scan(store, wanted, end, None)",
+        "blind-last-indexed-twice", "P7", "foreign.lookup", "_in_order",
+        "            if (at := places.pop()) != place:\n                yield Found(rows[at])\n",
+        "            yield Found(rows[places.pop()])\n",
         "the last message that the index knows is found twice, by the index and by the scan behind it",
         "tests/cli/test_cli_rocketmq.py",
         planted_blind=True,

@@ -59,10 +59,10 @@ BROKER: Final = (
     ),
     Mutant(
         "slave-reports-what-came-meanwhile", "D1 B5", "broker.follow", "Follower._flush",
-        "        end = self._log.max_offset\n"
+        "        end = self._log.sound_offset\n"
         "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n        return end",
         "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n"
-        "        return self._log.max_offset",
+        "        return self._log.sound_offset",
         "a sync master is told that what came during a flush is on the slave's disk",
         "tests/broker/test_broker_ha.py",
     ),

@@ -143,7 +143,7 @@ COMMITS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "empty-partition-starts-later", "P12", "streaming.reader", "LogStreamReader.latestOffset",
+        "empty-partition-starts-later", "P12", "streaming.reader", "LogStreamReader._end",
         "and not given.init and not added:",
         "and not given.init:",
         "a topic that comes to a query while it is empty has no place until it has records",
@@ -151,9 +151,9 @@ COMMITS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "group-told-before-the-commit", "P12", "streaming.reader", "LogStreamReader.latestOffset",
-        "        return self._changes.with_unread(end, given).as_json()",
-        "        self._progress.publish(end)\n        return self._changes.with_unread(end, given).as_json()",
+        "group-told-before-the-commit", "P12", "streaming.reader", "LogStreamReader._end",
+        "        return self._changes.with_unread(end, given)",
+        "        self._progress.publish(end)\n        return self._changes.with_unread(end, given)",
         "a consumer group has processed what the sink has not written yet",
         "tests/streaming/test_stream_progress.py",
         planted_blind=True,

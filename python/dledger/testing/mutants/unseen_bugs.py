@@ -182,7 +182,7 @@ UNSEEN_SPARK: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "stream-start-moves-on", "P12", "streaming.reader", "LogStreamReader.latestOffset",
+        "stream-start-moves-on", "P12", "streaming.reader", "LogStreamReader._end",
         "if admitted == starts and not given.init and not added:",
         "if admitted == starts and not added:",
         "a query that starts at the end, and finds nothing new, starts further on after a restart",
