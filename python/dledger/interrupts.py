@@ -8,12 +8,14 @@ import sys
 from types import TracebackType
 from typing import Final
 
-_OURS: Final = sys.stdlib_module_names | {__name__.partition(".")[0], "pyarrow"}
+_LIBRARIES: Final = {"pyarrow", "msgpack", "numpy", "isal", "uvloop"}
+"""What this package calls where it catches errors. Their extension modules leave frames of theirs in a traceback."""
+_OURS: Final = sys.stdlib_module_names | {__name__.partition(".")[0]} | _LIBRARIES
 
 
 def is_interrupt(error: BaseException) -> bool:
     """Whether an error that was caught around calls of the system came out of a signal handler in between: it has gone
-    through code that is neither this package's nor Arrow's nor Python's own, nor that of the sockets in use."""
+    through code that is neither this package's nor its libraries' nor Python's own, nor that of the sockets in use."""
     sockets = socket.socket.__module__.partition(".")[0]  # others put their own in its place
     trace = error.__traceback__
     while trace is not None:

@@ -38,6 +38,7 @@ class FakeNode:
             installed_index=NO_INDEX, recovery=SimpleNamespace(faulty=()),
         )  # fmt: skip
         self.catalog = SimpleNamespace(
+            transactions=SimpleNamespace(writers=SimpleNamespace(find=lambda name: None, most=0)),
             applied_index=NO_INDEX, partitions={}, topics_state=SimpleNamespace(by_name={}), snapshot=lambda: b"",
             consumer_groups=SimpleNamespace(by_name={}),
             digest=lambda: 0,
