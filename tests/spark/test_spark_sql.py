@@ -101,7 +101,7 @@ def test_rows_of_one_table_never_go_back_to_it_when_they_are_for_another(
         with pytest.raises(PySparkException, match=r"INSERT INTO orders WITH \(path"):
             spark.table(name).writeTo(f"{name}_other").append()
         query = stream.option("checkpointLocation", checkpoint).trigger(availableNow=True).toTable(f"{name}_other")
-        with pytest.raises(StreamingQueryException, match=r"or in .option"):
+        with pytest.raises(StreamingQueryException, match=r"in Python .option"):
             query.awaitTermination()
     finally:
         spark.sql(f"DROP TABLE {name}_other")
