@@ -110,7 +110,7 @@ def test_a_damaged_message_is_neither_stored_nor_acknowledged_and_the_slave_star
     told: list[int] = []
 
     async def damaged() -> None:
-        with pytest.raises(FormatError, match=f"commit log, byte {begin:,}.*goes on at {begin:,}"):
+        with pytest.raises(FormatError, match=rf"commit log, byte {begin:,}.*goes on at {begin:,}"):
             await follow(slave, master, piece, told)
 
     asyncio.run(damaged())

@@ -226,11 +226,38 @@ def test_queues_and_index_of_messages_that_the_log_has_no_more_are_cut(
         placed = store.put_messages(some(50))
     last = placed[-1].physical_offset // 4096 * 4096
     (tmp_path / "commitlog" / f"{last:020d}").unlink()
-    with opened(tmp_path) as store:
+    before = {path: path.read_bytes() for path in tmp_path.rglob("0*[0-9]")}
+    for _ in range(2):
+        with pytest.raises(CorruptStore, match="queues name 16 behind, the index names one at"):
+            opened(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("0*[0-9]")} == before
+    with opened(tmp_path, cut_damage=True) as store:
         kept = sum(one.physical_offset < last for one in placed)
         assert check(store, kept) == kept
         store.put_messages(some(3, first=kept))
         assert check(store, kept + 3) == kept + 3
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_that_lost_its_end_is_told_by_the_checkpoint_alone(
+    tmp_path: Path, some: Some, opened: Opened, is_clean: bool
+) -> None:
+    with opened(tmp_path) as store:
+        placed = [store.put_message(one) for one in some(50)]
+    last = placed[-1].physical_offset // 4096 * 4096
+    (tmp_path / "commitlog" / f"{last:020d}").unlink()
+    for folder in ("consumequeue", "index"):
+        shutil.rmtree(tmp_path / folder)
+    (tmp_path / "dispatched").unlink()
+    if not is_clean:
+        (tmp_path / "abort").touch()
+        CheckpointFile(tmp_path).write(StoreCheckpoint(*[placed[-1].store_timestamp + 3001] * 2))
+    with pytest.raises(CorruptStore, match=r"the checkpoint knows of one stored at.*lost its end"):
+        opened(tmp_path)
+    (tmp_path / "checkpoint").unlink()
+    with opened(tmp_path) as store:
+        kept = sum(one.physical_offset < last for one in placed)
+        assert check(store, kept) == kept
 
 
 def test_old_files_go_with_what_queues_and_index_have_of_them(tmp_path: Path, some: Some, opened: Opened) -> None:

@@ -48,6 +48,10 @@ FIRST_BYTES: Final = 80
 PENDING: Final = (int(Transaction.PREPARED), int(Transaction.ROLLBACK))
 
 
+CheckEnd = Callable[[int, int], None]
+"""``check(end, latest)``: where a log was found to end, and the latest store time in what was walked over."""
+
+
 class Placed(NamedTuple):
     """Where a message was put."""
 
@@ -237,18 +241,19 @@ class CommitLog:
         """
         self.files.flush()
 
-    def recover_normally(self, *, cut_damage: bool = False) -> Recovered:
+    def recover_normally(self, *, cut_damage: bool = False, check: CheckEnd | None = None) -> Recovered:
         """Find the end after a clean stop, from the third last file on, and let the log end there.
 
         Args:
             cut_damage: when something sound stands behind what is damaged, give it up, as the original does.
+            check: gets the end, and the latest store time on the way, before anything is cut; it may raise.
 
         Raises:
             CorruptStore: something sound stands behind what is damaged.
         """
         starts = self.files.starts
         begin = (starts[-3] if len(starts) >= 3 else starts[0]) if starts else 0
-        return self._recovered(begin, None, -1 if cut_damage else 1 << 62)
+        return self._recovered(begin, None, -1 if cut_damage else 1 << 62, check)
 
     def recover_abnormally(
         self,
@@ -257,6 +262,7 @@ class CommitLog:
         put: Callable[[Sequence[DispatchRequest]], None],
         *,
         cut_damage: bool = False,
+        check: CheckEnd | None = None,
     ) -> Recovered:
         """Find the end after a crash, from ``begin`` on, and let the log end there.
 
@@ -265,12 +271,13 @@ class CommitLog:
             physic_msg_timestamp: the checkpoint's: what was stored before is on the disk.
             put: gets the messages on the way.
             cut_damage: give up what stands behind damage, on the disk or not, as the original does.
+            check: as for `recover_normally`.
 
         Raises:
             CorruptStore: a message that was on the disk stands behind what is damaged.
         """
         self.files.doubt(begin)
-        return self._recovered(begin, put, -1 if cut_damage else physic_msg_timestamp)
+        return self._recovered(begin, put, -1 if cut_damage else physic_msg_timestamp, check)
 
     def recovery_start(self, recovery_timestamp: int) -> int:
         """Start of the last file whose first message was stored at this time (milliseconds since 1970) or before, or of
@@ -292,9 +299,10 @@ class CommitLog:
         return int(INT64.unpack_from(head, 68 if wide else 56)[0])
 
     def _recovered(
-        self, begin: int, put: Callable[[Sequence[DispatchRequest]], None] | None, durable_before: int
-    ) -> Recovered:
-        dispatcher, at, stored, reason = Dispatcher(check=True), begin, 0, ""
+        self, begin: int, put: Callable[[Sequence[DispatchRequest]], None] | None, durable_before: int,
+        check: CheckEnd | None,
+    ) -> Recovered:  # fmt: skip
+        dispatcher, at, stored, latest, reason = Dispatcher(check=True), begin, 0, 0, ""
         last: DispatchRequest | None = None
         window = WINDOW
         while at < self.max_offset:
@@ -308,6 +316,7 @@ class CommitLog:
             if found:
                 last = found[-1]
                 stored = last.store_timestamp
+                latest = max(latest, *(one.store_timestamp for one in found))
                 if put is not None:
                     put(found)
             if end == at:
@@ -318,19 +327,22 @@ class CommitLog:
             else:
                 window = WINDOW
             at = end
-        if last is not None and last.physical_offset + last.size == at and self._is_begun(last, durable_before):
-            at = last.physical_offset
+        begun = last if last is not None and last.physical_offset + last.size == at else None
+        if begun is not None and self._is_begun(begun) and begun.store_timestamp >= durable_before:
+            at, begun = begun.physical_offset, None
         if reason:
             self._check_behind(at, durable_before, reason)
+        if begun is not None and not reason and self._is_begun(begun):
+            reason = f"commit log, byte {begun.physical_offset:,}: zeros in topic or properties of the last message"
+        if check is not None:
+            check(at, latest)
         self.files.truncate_dirty(at)
         self.store_timestamp = stored
         return Recovered(begin, self.max_offset, stored, reason)
 
-    def _is_begun(self, last: DispatchRequest, durable_before: int) -> bool:
+    def _is_begun(self, last: DispatchRequest) -> bool:
         """Whether the log's last message may not have been written to its end: topic and properties, which no checksum
         covers, have zeros in them. A slave that takes it for whole never asks for the rest."""
-        if last.store_timestamp < durable_before:
-            return False
         data = self.read(last.physical_offset, last.size)
         parts = lay_out(data, 0, len(data))
         return 0 in data[parts.topic : parts.topic_end] or 0 in data[parts.properties :]

@@ -231,6 +231,13 @@ class ConsumeQueue:
             end = first
         return None
 
+    def count_from(self, physical_offset: int) -> int:
+        """How many messages lie at or behind this place in the commit log."""
+        if self.max_physical <= physical_offset:
+            return 0
+        last = self._last_before(physical_offset)
+        return self.max_offset - (self.min_offset if last is None else last[0] + 1)
+
     def truncate_dirty(self, physical_offset: int) -> None:
         """Forget messages that lie at or behind this place in the commit log.
 

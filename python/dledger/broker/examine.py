@@ -15,10 +15,12 @@ from dledger.broker.adoption import Adoption
 from dledger.broker.consume_queues import folders
 from dledger.broker.files import storing
 from dledger.broker.mapped_files import MappedFileQueue, log_names
+from dledger.broker.store_guard import CheckpointFile
 from dledger.checksum import crc32
-from dledger.errors import CorruptStore, PathError
+from dledger.errors import CorruptStore, FormatError, PathError
 from dledger.rocketmq.columns import column_batches
 from dledger.rocketmq.consume_queue import FILLER, UNIT_SIZE
+from dledger.rocketmq.index_file import HEADER as INDEX_HEADER
 from dledger.rocketmq.message import BLANK_SIZE, Transaction
 from dledger.rocketmq.scan import Kind, Piece
 
@@ -27,6 +29,8 @@ __all__ = ["examine"]
 COLUMNS: Final = ("topic", "queue_id", "queue_offset", "sys_flag", "store_timestamp", "entry_index")
 CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 STRETCH: Final = 16 << 20
+INDEX_DIGITS: Final = 17
+"""Of an index file's name."""
 
 
 def examine(root: Path) -> Adoption:
@@ -48,6 +52,8 @@ def examine(root: Path) -> Adoption:
             "more, so that it recovers its store, and stop it then"
         )
     file_size = max(sizes.values())
+    if not file_size:
+        raise CorruptStore(f"{root / 'commitlog'} has empty files only: put the whole files back")
     files = MappedFileQueue(root / "commitlog", file_size)
     found = Adoption(root, file_size, files.starts)
     for start in found.starts:
@@ -55,6 +61,7 @@ def examine(root: Path) -> Adoption:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         _walk(found, start, data)
     _add_queues(found)
+    _check_end(found)
     with found.last_file.open("rb") as file:
         crc = crc32(struct.pack(">qqq", found.end, found.divided_offset, found.file_size))
         rest = found.end - found.starts[-1]
@@ -94,6 +101,33 @@ def _walk(found: Adoption, start: int, data: mmap.mmap) -> None:
     found.has_blank = closed
     if not closed and start + found.file_size - found.end < BLANK_SIZE:
         raise CorruptStore(f"{path} has no room for the blank that closes it, and no broker leaves such a file")
+
+
+def _check_end(found: Adoption) -> None:
+    """See that index and checkpoint know of nothing that the log has not.
+
+    Raises:
+        CorruptStore: the log has lost its end.
+    """
+    mend = "put back the whole file, or those that are missing at its end"
+    for path in sorted((found.root / "index").glob("[0-9]" * INDEX_DIGITS)):
+        with storing("read", path), path.open("rb") as file:
+            head = file.read(INDEX_HEADER.size)
+        if len(head) == INDEX_HEADER.size:
+            *_, end, _, count = INDEX_HEADER.unpack(head)
+            if count > 1 and end >= found.end:
+                raise CorruptStore(f"{path} names a message at {end:,}, and the commit log ends at {found.end:,}: "
+                                   f"{mend}. If the log is whole, move this file out of the folder")  # fmt: skip
+    try:
+        says = CheckpointFile(found.root).read().physic_msg_timestamp
+    except FormatError as error:
+        raise CorruptStore(f"{found.root / 'checkpoint'}: {error}. Start the broker once more, and stop it") from None
+    if says > found.store_ms:
+        raise CorruptStore(
+            f"{found.last_file}: the last message of the log, which ends at {found.end:,}, was stored at "
+            f"{found.store_ms} ms, and the checkpoint knows of one stored at {says} ms: {mend}. If there are none, "
+            "start the broker once more, which writes another checkpoint, and stop it"
+        )
 
 
 def _is_plain(rows: pa.RecordBatch | None) -> bool:
@@ -150,10 +184,11 @@ def _end_of_queue(directory: Path, log_end: int) -> int:
         numbers = np.flatnonzero((units["size"] > 0) & (units["size"] != FILLER.size))
         if len(numbers):
             if units["place"][numbers[-1]] >= log_end:
+                count = int((units["place"][numbers] >= log_end).sum())
                 raise CorruptStore(
-                    f"{path} names a message at {units['place'][numbers[-1]]:,}, and the commit log ends at "
-                    f"{log_end:,}: put back the files that are missing at its end. If none are, start the broker once "
-                    "more, which cuts its queues off there, and stop it"
+                    f"{path} names {count:,} messages up to {units['place'][numbers[-1]]:,}, and the commit log ends "
+                    f"at {log_end:,}: put back the files that are missing at its end. If none are, start the broker "
+                    "once more, which cuts its queues off there, and stop it"
                 )
             return start // UNIT_SIZE + int(numbers[-1]) + 1
     return 0

@@ -25,7 +25,7 @@ from dledger.broker.index_service import IndexService, now_ms
 from dledger.broker.reput import Reput
 from dledger.broker.store_guard import AbortFile, CheckpointFile, StoreLock
 from dledger.broker.store_mark import StoreMark, StoreMarkFile
-from dledger.broker.survey import Survey
+from dledger.broker.survey import Survey, lost_end
 from dledger.broker.topic_configs import TopicConfigs
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, PathError
 from dledger.rocketmq.checkpoint import StoreCheckpoint
@@ -38,6 +38,13 @@ from dledger.types import Buffer
 __all__ = ["MessageStore"]
 
 logger = logging.getLogger(__name__)
+
+
+def _make_root(root: Path) -> None:
+    """Make a store's folder where there is none. Raises PathError for one that cannot be a plain store's."""
+    if any(path.is_dir() for path in root.glob("dledger-*")):
+        raise PathError(f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log")
+    make_directory(root)
 
 
 class MessageStore:
@@ -74,9 +81,7 @@ class MessageStore:
                 index are not whole, nor is the log that they could be made of.
             DiskFull, StorageError: the disk failed.
         """
-        if any(path.is_dir() for path in root.glob("dledger-*")):
-            raise PathError(f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log")
-        make_directory(root)
+        _make_root(root)
         self.root = root
         self.lent_to: int | None = None
         """The only thread that may dispatch, flush, look into queues and index, and delete; None: whichever does so
@@ -97,6 +102,7 @@ class MessageStore:
             self._is_mark_due = True  # until `_recover` knows that no file has another name now
             self.reput = reput(self.queues, self.index, 0)
             self.queues.recover()
+            self._was_clean, self._cut_damage = was_clean, cut_damage
             self.recovered = self._recover(was_clean, cut_damage)
             self.queues.correct_min_offset(self.log.min_offset)
             self.log.next_offsets = (self._mark or StoreMark(0)).next_offsets(self.queues, self.log.max_offset)
@@ -117,9 +123,14 @@ class MessageStore:
 
     def _recover(self, was_clean: bool, cut_damage: bool) -> Recovered:
         mark, log = self._mark, self.log
+        if mark is not None and 0 <= mark.begin < log.min_offset:
+            logger.warning("%s: the log begins at %d, and began at %d: files of it are gone", self.root, log.min_offset,
+                           mark.begin)  # fmt: skip
         is_met = mark is not None and mark.is_met(self.queues, self.index, log.min_offset)  # before anything is cut
         begin = None if was_clean else log.recovery_start(self.checkpoint.recovery_timestamp)
         found = self._recover_normally(cut_damage) if begin is None else self._recover_abnormally(begin, cut_damage)
+        if found.reason:
+            logger.warning("%s: the log ends at %d: %s", self.root, found.end, found.reason)
         if mark is None or not is_met or not (found.end if begin is None else begin) <= mark.end <= found.end:
             self._compare_with_log()
             if was_clean and not log.files.is_empty:  # so that the next start need not ask again
@@ -157,7 +168,7 @@ class MessageStore:
 
     def _recover_normally(self, cut_damage: bool) -> Recovered:
         """After a clean stop everything has been dispatched; what is put behind it all the same is put here."""
-        found = self.log.recover_normally(cut_damage=cut_damage)
+        found = self.log.recover_normally(cut_damage=cut_damage, check=self._check_end)
         self._forget(found.end)
         self.reput.offset = max(self.log.min_offset, self.queues.max_physical)
         self.dispatch()
@@ -190,10 +201,35 @@ class MessageStore:
                 begin = min(begin, dropped - dropped % self.log.file_size)
         begin = max(self.log.min_offset, min(begin, self.queues.max_physical))
         physic = self.checkpoint.physic_msg_timestamp
-        found = self.log.recover_abnormally(begin, physic, self.reput.put, cut_damage=cut_damage)
+        found = self.log.recover_abnormally(
+            begin, physic, self.reput.put, cut_damage=cut_damage, check=self._check_end
+        )
         self._forget(found.end)
         self.reput.offset = found.end
         return found
+
+    def _check_end(self, end: int, latest: int) -> None:
+        """Refuse a log that has lost its end, see `lost_end`.
+
+        Raises:
+            CorruptStore: it has.
+        """
+        begins = self.checkpoint if self._was_clean else replace(
+            self.checkpoint, physic_msg_timestamp=self.checkpoint.recovery_timestamp
+        )  # fmt: skip
+        lost = lost_end(end, latest, begins, self.queues if self._was_clean else None, self.index)
+        if not lost:
+            return
+        path = self.log.files.path(end - end % self.log.file_size)
+        if not self._cut_damage:
+            if self._was_clean:  # nothing has been changed: the next start must ask again
+                self._abort.remove()
+            raise CorruptStore(
+                f"{path}: {lost}. Put the whole file back, or those that are missing. Who can do without what is lost "
+                f"opens the store with cut_damage, or removes checkpoint, dispatched, consumequeue and index in "
+                f"{self.root}, which are made again of what is left"
+            )
+        logger.warning("%s: %s", path, lost)
 
     def _check_thread(self) -> None:
         is_mine = self.lent_to in (None, threading.get_ident())
@@ -308,7 +344,7 @@ class MessageStore:
         return self._is_mark_due or mark is None or mark.end // size != self.reput.offset // size
 
     def _write_mark(self) -> None:
-        mark = StoreMark.of(self.reput.offset, self.queues, self.index, self._mark)
+        mark = StoreMark.of(self.reput.offset, self.queues, self.index, self._mark, self.log.min_offset)
         self._mark_file.write(mark)
         self._mark, self._is_mark_due = mark, False
 

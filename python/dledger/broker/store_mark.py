@@ -47,9 +47,13 @@ class StoreMark:
     """Place of the last message with a key in the index; -1 for none."""
     last_keys: int = 0
     """How many keys of that message the index has."""
+    begin: int = -1
+    """Where the commit log began; -1 where that is not known."""
 
     @staticmethod
-    def of(end: int, queues: ConsumeQueues, index: IndexService | None, former: StoreMark | None) -> StoreMark:
+    def of(
+        end: int, queues: ConsumeQueues, index: IndexService | None, former: StoreMark | None, begin: int = -1
+    ) -> StoreMark:
         """What queues and index are.
 
         Args:
@@ -60,8 +64,8 @@ class StoreMark:
             if not queue.is_empty:
                 ends[key] = QueueEnd(queue.begin, queue.max_offset, queue.max_physical)
         if index is None:
-            return StoreMark(end, ends)
-        return StoreMark(end, ends, tuple(path.name for path in index.files), index.end_offset, index.end_keys)
+            return StoreMark(end, ends, begin=begin)
+        return StoreMark(end, ends, tuple(path.name for path in index.files), index.end_offset, index.end_keys, begin)
 
     def is_met(self, queues: ConsumeQueues, index: IndexService | None, log_begin: int) -> bool:
         """Whether queues and index, as they were found, have all that this says: there may be more, put since.
@@ -92,7 +96,8 @@ class StoreMark:
     def pack(self) -> bytes:
         """JSON, behind a line with its checksum."""
         queues = [[*key, *told] for key, told in sorted(self.queues.items())]
-        value = {"end": self.end, "queues": queues, "index": self.index, "last": [self.last_key, self.last_keys]}
+        value = {"end": self.end, "queues": queues, "index": self.index, "last": [self.last_key, self.last_keys],
+                 "begin": self.begin}  # fmt: skip
         text = json.dumps(value).encode()
         return b"%08x\n" % crc32(text) + text
 
@@ -104,7 +109,9 @@ class StoreMark:
         value = json.loads(data[9:])
         queues = {(topic, queue_id): QueueEnd(*told) for topic, queue_id, *told in value["queues"]}
         names = value["index"]
-        return StoreMark(value["end"], queues, None if names is None else tuple(names), *value["last"])
+        index = None if names is None else tuple(names)
+        last_key, last_keys = value["last"]
+        return StoreMark(value["end"], queues, index, last_key, last_keys, value.get("begin", -1))
 
 
 class StoreMarkFile:

@@ -10,11 +10,35 @@ from dledger.broker.index_service import IndexService
 from dledger.broker.mapped_files import MappedFileQueue
 from dledger.broker.reput import IN_QUEUE, ROLLBACK, DispatchRequest, Reput
 from dledger.errors import FormatError
+from dledger.rocketmq.checkpoint import StoreCheckpoint
 
-__all__ = ["Survey"]
+__all__ = ["Survey", "lost_end"]
 
 CHUNK: Final = 1 << 12
 """Units that are looked at together."""
+
+
+def lost_end(
+    end: int, latest: int, checkpoint: StoreCheckpoint, queues: ConsumeQueues | None, index: IndexService | None
+) -> str:
+    """What says that a log has lost its end; nothing where all is well.
+
+    Args:
+        end: behind the log's last message.
+        latest: the latest store time at the log's end, in milliseconds.
+        checkpoint: what was on the disk.
+        queues: of a store that was stopped well; None where queues may be ahead of the log.
+    """
+    lost = []
+    if checkpoint.physic_msg_timestamp > latest:
+        lost.append(f"the checkpoint knows of one stored at {checkpoint.physic_msg_timestamp} ms")
+    count = 0 if queues is None else sum(queue.count_from(end) for _, queue in queues.items())
+    if count:
+        lost.append(f"queues name {count:,} behind")
+    if queues is not None and index is not None and index.end_offset >= end:
+        lost.append(f"the index names one at {index.end_offset:,}")
+    text = f"the last message of the log ends at {end:,}, and {', '.join(lost)}: the log has lost its end"
+    return text if lost else ""
 
 
 class Survey(Reput):

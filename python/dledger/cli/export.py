@@ -15,7 +15,7 @@ import click
 
 from dledger.cli.common import TIMEOUT_S, naming_topic, open_client, print_json
 from dledger.cli.files import check_directory
-from dledger.errors import ConfigError, CorruptEntry, PathError
+from dledger.errors import ConfigError, CorruptEntry, CorruptStore, PathError
 
 if TYPE_CHECKING:
     from dledger.broker.exporting import StoreExport
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dledger.client import Client
     from dledger.rocketmq.hosts import Host
     from dledger.rocketmq.message import Message
+    from dledger.store.look import Look
 
 FORMATS: Final = ("rocketmq", "dledger")
 SELF_ID: Final = re.compile(r"[A-Za-z][0-9]{1,10}")
@@ -241,6 +242,7 @@ def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[s
 
     check_directory(node)
     look = look_at(node)
+    check_problems(look)
     files: LedgerFiles | None = None
     first, left_out = -1, ""
     for event in look.walker().walk():
@@ -258,10 +260,38 @@ def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[s
     if files is None:
         raise PathError(f"{node} has no entry yet")
     hard = look.state.hard_state if look.state else None
-    committed = max(hard.commit_hint if hard else -1, look.mark.commit if look.mark else -1)
+    committed = check_committed(look, files.next_index - 1, left_out)
     files.close(committed if hard else None, hard.term if hard else 0)
     return {"first_index": first, "end_index": files.next_index - 1, "committed_index": committed, "term": files.term,
             "too_large_to_replicate": files.oversize, "left_out": left_out}  # fmt: skip
+
+
+def check_problems(look: Look) -> None:
+    """Raises `CorruptStore` for files that are missing, or have another size."""
+    told = [one for one in look.problems if Path(one["file"]).is_relative_to(look.data.directory)]
+    if told:
+        raise CorruptStore(f"{told[0]['file']}: {told[0]['reason']}. Put the file back, or export another member's log")
+
+
+def check_committed(look: Look, last: int, left_out: str) -> int:
+    """The last entry that the node knew to be committed.
+
+    Args:
+        last: index of the last entry that is there.
+        left_out: what stands behind it.
+
+    Raises:
+        CorruptStore: entries that were on the disk are not there.
+    """
+    hard, mark = look.state.hard_state if look.state else None, look.mark
+    committed = max(hard.commit_hint if hard else -1, mark.commit if mark else -1)
+    known = committed if mark is None else max(mark.commit, mark.durable.position.index)
+    if last < known:
+        raise CorruptStore(
+            f"{look.directory}: the log ends with entry {last}, and {known - last:,} more were on the disk"
+            f"{f' ({left_out})' if left_out else ''}: put the whole last file back, or export another member's log"
+        )
+    return committed
 
 
 def export_messages(node: Path, place: Path, self_id: str, file_size: int, *, index: bool) -> dict[str, Any]:
@@ -276,13 +306,15 @@ def export_messages(node: Path, place: Path, self_id: str, file_size: int, *, in
         CorruptEntry: an entry is damaged.
         PathError: there is no log, a node runs on it, or there is no message in it.
     """
+    from dledger.broker.examine import examine
     from dledger.broker.exporting_log import CommitLogExport
     from dledger.broker.old_commit_log import OldCommitLog
     from dledger.store.look import look_at
-    from dledger.store.scan import Bad, Good
+    from dledger.store.scan import Bad, Finish, Good
 
     check_directory(node)
     look = look_at(node)
+    check_problems(look)
     size = look.data.file_size
     if file_size not in (FILE_SIZE, size):
         raise ConfigError(f"--file-size {file_size}: the node's files have {size} bytes, and the broker's must too")
@@ -290,14 +322,21 @@ def export_messages(node: Path, place: Path, self_id: str, file_size: int, *, in
         raise PathError(f"{node} has no entry yet")
     old = OldCommitLog.find(node)
     try:
+        if old is not None and not old.is_gone and f"{examine(old.root).fingerprint:08x}" != old.fingerprint:
+            raise PathError(f"the old commit log in front of {node} is not what was adopted: put its files back")
+        last, left_out = -1, ""
         store = CommitLogExport(place, self_id, size, look.data.starts[0], old, index=index)
         try:
             for event in look.walker().walk():
                 if isinstance(event, Bad):
                     text = f"{node}, entry {event.first}: {event.reason}; export a sound node's log"
                     raise CorruptEntry(text, event.first)
+                if isinstance(event, Finish):
+                    left_out = event.reason
                 if isinstance(event, Good):
                     store.put(event.entry)
+                    last = event.entry.index
+            check_committed(look, last, left_out)
             report = store.close()
         finally:
             store.abandon()
@@ -306,7 +345,7 @@ def export_messages(node: Path, place: Path, self_id: str, file_size: int, *, in
             old.close()
     if not report["messages"]:
         raise PathError(f"{node} has no message of a RocketMQ commit log; its group has commit_log=topics, or is new")
-    return {**report, "file_size": size}
+    return {**report, "file_size": size, "left_out": left_out}
 
 
 __all__ = ["export"]

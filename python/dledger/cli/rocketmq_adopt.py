@@ -87,6 +87,8 @@ def describe(plan: Plan, root: Path, target: Path | None) -> None:
     count = sum(map(len, old.queues.values()))
     click.echo(f"{root}: {old.messages:,} messages in {len(old.starts)} files of {old.file_size:,} bytes, "
                f"{old.starts[0]:,} to {old.end:,}, and {count:,} queues")  # fmt: skip
+    if old.starts[0]:
+        click.echo(f"the log begins at {old.starts[0]:,}: retention has taken what was before, or it is lost")
     click.echo(f"fingerprint {old.fingerprint:08x} at {old.divided_offset:,}, which every member must have")
     if plan.is_done:
         return

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.errors import FormatError
+from dledger.foreign.claims import last_claim
 from dledger.foreign.forms import DLEDGER, Store
 from dledger.foreign.index_cover import Cover, IndexPart, joined, read_cover
 from dledger.foreign.ranges import FileRange, plan_store, read_range
@@ -63,7 +64,7 @@ def search(store: Store, wanted: Search, slots: int) -> Iterator[Found]:
     """
     cover = read_cover(store.storage, slots) if wanted.topic and wanted.key else Cover((), ())
     yield from (Found(note=f"{fault}. What it should cover is read through in the log") for fault in cover.faults)
-    if (lost := _lost_end(store, cover)) is not None:
+    if (lost := _lost_end(store)) is not None:
         yield Found(note=lost)
     rows: dict[int, dict[str, Any]] = {}
     gaps = cover.gaps()
@@ -76,17 +77,14 @@ def search(store: Store, wanted: Search, slots: int) -> Iterator[Found]:
     yield from _in_order({at: row for at, row in rows.items() if _fits(row, wanted)}, scanned)
 
 
-def _lost_end(store: Store, cover: Cover) -> str | None:
-    """What to say where the index knows of a later message than the log has; None where it does not."""
-    if not cover.parts:
-        return None
-    last = max(cover.parts, key=lambda part: part.reader.end_offset)
-    place = last.reader.end_offset
-    if place < store.forms[0].begin or message_at(store, place) is not None:
+def _lost_end(store: Store) -> str | None:
+    """What to say where index or queues know of a later message than the log has; None where they do not."""
+    last = last_claim(store.storage)
+    if last is None or last.place < store.forms[0].begin or message_at(store, last.place) is not None:
         return None
     return (
-        f"{store.storage.join(last.path)}: it names a message at {place:,}, where none is: the log has lost its end, "
-        "or is damaged there. 'dledger rocketmq verify' tells what is missing; put back the whole file"
+        f"{store.storage.join(last.path)}: it names a message at {last.place:,}, where none is: the log has lost its "
+        "end, or is damaged there. 'dledger rocketmq verify' tells what is missing; put back the whole file"
     )
 
 
