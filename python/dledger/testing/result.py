@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -56,6 +59,37 @@ def end(found: Mapping[str, Any], folder: Path, json_file: Path | None, say: Cal
     else:
         say(f"logs and stores are left in {folder}")
     return 0 if found["ok"] else 1
+
+
+def command(
+    name: str, about: str | None, unit: str, most: int, seeds: str, run: Callable[..., dict[str, Any]],
+    argv: Sequence[str] | None,
+) -> int:  # fmt: skip
+    """The command of a campaign that is asked for by a number and a seed; its exit code.
+
+    Args:
+        name: the module's, below ``dledger.testing``, and the option's: ``--forks``.
+        about: its docstring.
+        unit: what is counted, in words.
+        most: so many, unless it is said.
+        seeds: what the seed is of.
+        run: gets a folder, the number, the seed, and a function that tells a line.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m dledger.testing.{name}", description=about)
+    parser.add_argument(f"--{name}", dest="number", type=int, default=most, help=f"{unit} (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help=f"of {seeds} (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there")
+    wanted = parser.parse_args(argv)
+    folder = Path(tempfile.mkdtemp(prefix=f"dledger-{name}-"))
+    found = run(folder, wanted.number, wanted.seed, _say)
+    for fault, count in found["faults"].items():
+        _say(f"{count:>9} {fault}")
+    return end(found, folder, wanted.json, _say)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def _commit() -> str:
