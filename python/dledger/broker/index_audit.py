@@ -12,11 +12,10 @@ import numpy as np
 from dledger.broker.files import storing
 from dledger.broker.queue_audit import PUT_BACK, Problem
 from dledger.errors import FormatError
-from dledger.rocketmq.index_file import HEADER, SLOT, UNIT, IndexReader
+from dledger.rocketmq.index_file import HEADER, SLOT, UNIT, IndexReader, is_index_name
 
 __all__ = ["IndexAudit"]
 
-NAME_DIGITS: Final = 17
 INDEX_UNIT: Final = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 Keys = list[tuple[int, int]]
 
@@ -46,7 +45,7 @@ class IndexAudit:
         self.problems: list[Problem] = []
         self._files: list[_File] = []
         self._slots = slots
-        names = sorted(path for path in root.glob("*") if len(path.name) == NAME_DIGITS and path.name.isdecimal())
+        names = sorted(path for path in root.glob("*") if is_index_name(path.name))
         self.is_there = bool(names)
         sizes = [path.stat().st_size for path in names]
         for path, size in zip(names, sizes, strict=True):

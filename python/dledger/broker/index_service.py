@@ -14,11 +14,10 @@ from typing import Final
 from dledger.broker.files import make_directory, storing, sync_directory
 from dledger.broker.index_files import OpenIndex
 from dledger.errors import PathError
-from dledger.rocketmq.index_file import DEFAULT_SLOTS, DEFAULT_UNITS, KeyHashes
+from dledger.rocketmq.index_file import DEFAULT_SLOTS, DEFAULT_UNITS, NAME_DIGITS, KeyHashes, is_index_name
 
 __all__ = ["IndexService", "now_ms"]
 
-NAME_DIGITS: Final = 17
 NAME_FORMAT: Final = "%Y%m%d%H%M%S%f"
 
 
@@ -283,4 +282,4 @@ def index_names(directory: Path) -> list[str]:
         names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     except OSError as error:
         raise PathError(f"{directory} cannot be read: {error.strerror}") from error
-    return sorted(name for name in names if len(name) == NAME_DIGITS and name.isascii() and name.isdigit())
+    return sorted(filter(is_index_name, names))

@@ -8,13 +8,12 @@ from typing import Final
 from dledger.foreign.forms import is_log_name
 from dledger.foreign.storage import Storage
 from dledger.rocketmq.consume_queue import UNIT, UNIT_SIZE
-from dledger.rocketmq.index_file import HEADER
+from dledger.rocketmq.index_file import HEADER, is_index_name
 
 __all__ = ["Claim", "last_claim"]
 
 QUEUES: Final = "consumequeue"
 INDEX: Final = "index"
-NAME_DIGITS: Final = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def _folders(storage: Storage, path: str) -> tuple[str, ...]:
 def _index_files(storage: Storage) -> list[str]:
     listing = storage.list(INDEX)
     names = {} if listing is None else listing.files
-    return [f"{INDEX}/{name}" for name in sorted(names) if len(name) == NAME_DIGITS and name.isdecimal()]
+    return [f"{INDEX}/{name}" for name in sorted(filter(is_index_name, names))]
 
 
 def _of_index(storage: Storage, path: str) -> Claim | None:

@@ -10,12 +10,11 @@ from typing import Final
 from dledger.errors import FormatError, PathError
 from dledger.foreign.storage import Storage
 from dledger.messages.entry import HEADER_SIZE
-from dledger.rocketmq.index_file import IndexReader
+from dledger.rocketmq.index_file import IndexReader, is_index_name
 
 __all__ = ["Cover", "IndexPart", "Span", "joined", "read_cover"]
 
 INDEX: Final = "index"
-NAME_DIGITS: Final = 17
 Span = tuple[int, int | None]
 """Offsets in the log, from the first to behind the last; None for its end."""
 
@@ -80,7 +79,7 @@ def read_cover(storage: Storage, slots: int) -> Cover:
     files = {} if listing is None else listing.files
     parts: list[IndexPart] = []
     faults: list[str] = []
-    for name in sorted(n for n in files if len(n) == NAME_DIGITS and n.isdecimal()):
+    for name in sorted(filter(is_index_name, files)):
         path = f"{INDEX}/{name}"
         try:
             reader = IndexReader(partial(storage.read_exactly, path, 0), files[name], slots)

@@ -22,7 +22,10 @@ from dledger.errors import FormatError
 from dledger.rocketmq.properties import POWERS, java_hash
 from dledger.types import Buffer
 
-__all__ = ["DEFAULT_SLOTS", "DEFAULT_UNITS", "IndexFile", "IndexReader", "IndexUnit", "KeyHashes", "key_hash"]
+__all__ = [
+    "DEFAULT_SLOTS", "DEFAULT_UNITS", "NAME_DIGITS", "IndexFile", "IndexReader", "IndexUnit", "KeyHashes",
+    "is_index_name", "key_hash",
+]  # fmt: skip
 
 Read = Callable[[int, int], Buffer]
 
@@ -31,12 +34,19 @@ SLOT: Final = struct.Struct(">i")
 UNIT: Final = struct.Struct(">iqii")
 DEFAULT_SLOTS: Final = 5_000_000
 DEFAULT_UNITS: Final = 20_000_000
+NAME_DIGITS: Final = 17
+"""Of a file: when it was made, to the millisecond."""
 TAIL: Final = 8
 """Characters at the end of a key, which mostly differ from those of the key before. In a client's unique keys these
 count on for a minute with what is before them as it is."""
 TAIL_POWERS: Final = POWERS[-TAIL - 1 : -1]
 MANY: Final = 10_000
 """So many beginnings of keys are remembered; more begin anew."""
+
+
+def is_index_name(name: str) -> bool:
+    """Whether a file in the folder ``index`` is one of the index."""
+    return len(name) == NAME_DIGITS and name.isascii() and name.isdigit()
 
 
 def key_hash(topic: str, key: str) -> int:
