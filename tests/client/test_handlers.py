@@ -4,11 +4,13 @@ what a socket or a file says."""
 from __future__ import annotations
 
 import gc
+import re
 import signal
 import socket
 import ssl
 import sys
 import threading
+import tomllib
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from dledger import interrupts
 from dledger.client import Client
 from dledger.embedded import EmbeddedGroup, connect_path
 from dledger.errors import Unavailable
@@ -27,6 +30,9 @@ from dledger.net.blocking import BlockingConnection
 from dledger.net.handshake import Greeting, Introduction
 from dledger.wire import Limits
 
+TOP = Path(__file__).parents[2]
+CATCHES_NOTHING = {"pyspark", "fsspec", "click", "rich"}
+"""Libraries below which nobody asks `is_interrupt`: of fsspec only what is on a local disk, which it has no part in."""
 CLASSES = [TimeoutError, InterruptedError, ConnectionResetError, BlockingIOError, socket.gaierror, ssl.SSLError]
 
 
@@ -100,6 +106,13 @@ def test_a_handler_s_exception_ends_a_request_that_leaves_slowly(alarm: Callable
         with pytest.raises(TimeoutError) as caught:
             connection.send(AppendRequest(), [bytes(1 << 20)] * 20)
         assert caught.value is error
+
+
+def test_libraries_whose_errors_are_caught_are_known() -> None:
+    """Frames of their extension modules would be taken for a handler's, and a damaged frame for an interrupt."""
+    declared = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.split(r"[^a-z0-9]", one.lower())[0] for one in declared}
+    assert names - CATCHES_NOTHING == interrupts._LIBRARIES
 
 
 def test_what_the_system_says_is_still_told_as_a_node_that_is_not_there() -> None:
