@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dledger.client import AsyncClient, Client, staging
+from dledger.client import AsyncClient, Client, Stage, staging
 from dledger.client import aproducer as asynchronous
 from dledger.client.lane import Lane
 from dledger.client.pipeline import Pipeline
@@ -381,6 +381,17 @@ def test_close_that_was_interrupted_is_done_by_the_next_one(
         assert [future.done() for future in futures] == [True] * 10
 
 
+def test_stage_that_two_threads_close_has_one_sum(group: Any, fast: dict[str, Any], gate: threading.Event) -> None:
+    with Client(group.bootstrap, **fast) as client:
+        client.create_topic("t")
+        stage = client.stage("w", 0)
+        assert isinstance(stage, Stage)
+        stage.append_batch("t", 0, batch(b"a", b"b"))
+        ends = [in_thread(stage.close) for _ in range(2)]
+        gate.set()
+        assert [end().records for end in ends] == [2, 2]
+
+
 def asyncio_run(work: Callable[[AsyncClient], Any], group: Any, settings: dict[str, Any]) -> Any:
     async def main() -> Any:
         async with AsyncClient(group.bootstrap, **settings) as client:
@@ -447,6 +458,16 @@ def test_asyncio_transaction_whose_append_was_cancelled_is_not_committed(
         return sum((await client.end_offsets("t")).values())
 
     assert asyncio_run(work, group, {**fast, "max_in_flight": 1}) == 0
+
+
+def test_asyncio_stage_that_two_tasks_close_has_one_sum(group: Any, fast: dict[str, Any]) -> None:
+    async def work(client: AsyncClient) -> list[int]:
+        stage = await client.stage("w", 0)
+        assert isinstance(stage, asynchronous.AsyncStage)
+        await stage.append_batch("t", 0, batch(b"a", b"b"))
+        return [total.records for total in await asyncio.gather(stage.close(), stage.close())]
+
+    assert asyncio_run(work, group, fast) == [2, 2]
 
 
 def test_asyncio_stage_that_was_cancelled_before_it_began_fails_what_comes(group: Any, fast: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from dledger.client.operations import init_producer
 from dledger.client.pipeline import Pipeline
 from dledger.client.results import Appended, Committed
 from dledger.client.session import Session
-from dledger.client.staging import Batches, cut, unended
+from dledger.client.staging import Batches, Tally, cut
 from dledger.client.window import Done, Window
 from dledger.errors import ConfigError, DLedgerError, TransactionError
 from dledger.messages.client import TopicInfo
@@ -225,12 +225,7 @@ class AsyncStage:
         self.stage_id = stage_id
         self._client = client
         self._core = core
-        self._what = what
-        self._batches = 0
-        self._records = 0
-        self._failures: list[DLedgerError] = []
-        self._under_way: set[object] = set()
-        self._sum: StageSum | None = None
+        self._tally = Tally(stage_id, what)
 
         async def no_session() -> Session:
             raise TransactionError(f"{what}: the stage is gone")
@@ -248,42 +243,29 @@ class AsyncStage:
         call = object()
         for info, partition, piece in cut(self._core, batches):
             await self._flow.room()
-            self._check()
-            item = make_item(self._core, info, partition, piece, self._counting(piece.num_rows), staged=True)
-            self._under_way.add(call)  # and there it stays if anything ends this call half way
+            self._tally.check_open()
+            self._check_failed()
+            item = make_item(self._core, info, partition, piece, self._tally.counting(piece.num_rows), staged=True)
+            self._tally.under_way.add(call)  # and there it stays if anything ends this call half way
             self._flow.ready.append(Outgoing((item,)))
             self._flow.take()
-        self._under_way.discard(call)
+        self._tally.under_way.discard(call)
 
-    def _counting(self, records: int) -> Done:
-        def answered(result: int | DLedgerError) -> None:
-            if isinstance(result, DLedgerError):
-                self._failures.append(result)
-            else:
-                self._batches += 1
-                self._records += records
-
-        return answered
-
-    def _check(self) -> None:
-        if self._sum is not None:
-            raise TransactionError(f"{self._what}: the stage is closed")
-        if self._failures:
+    def _check_failed(self) -> None:
+        if self._tally.failed:
             self.cancel()
-            raise self._failures[0]
+            raise self._tally.failed
 
     async def close(self) -> StageSum:
         """Wait until everything is staged; see `Stage.close`."""
-        if self._sum is None:
-            if self._under_way:
-                raise TransactionError(unended(self._what))
+        if self._tally.sum is None:
+            self._tally.check_ended()
             await self._flow.empty()
-            self._check()
-            if self._under_way:
-                raise TransactionError(unended(self._what))
-            self._sum = StageSum(stage_id=self.stage_id, batches=self._batches, records=self._records)
+            self._check_failed()
+            self._tally.check_ended()
+        total = self._tally.close()
         await self._flow.close()
-        return self._sum
+        return total
 
     @property
     def forked(self) -> bool:

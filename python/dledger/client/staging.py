@@ -32,6 +32,55 @@ if TYPE_CHECKING:
     from dledger.client.client import Client
 
 
+class Tally:
+    """The batches of a stage: how many are there, and whether that is all of them.
+
+    Attributes:
+        under_way: calls that have handed over some of their batches, and not all. One that was ended half way stays.
+        sum: what a commit must name, from `close` on.
+    """
+
+    def __init__(self, stage_id: int, what: str) -> None:
+        self.under_way: set[object] = set()
+        self.sum: StageSum | None = None
+        self.failed: DLedgerError | None = None
+        self._stage_id = stage_id
+        self._what = what
+        self._batches = 0
+        self._records = 0
+
+    def counting(self, records: int) -> Done:
+        """What takes the answer of a batch of ``records``."""
+
+        def answered(result: int | DLedgerError) -> None:
+            if isinstance(result, DLedgerError):
+                self.failed = self.failed or result
+            else:
+                self._batches += 1
+                self._records += records
+
+        return answered
+
+    def check_open(self) -> None:
+        """Raises `TransactionError` behind `close`."""
+        if self.sum is not None:
+            raise TransactionError(f"{self._what}: the stage is closed")
+
+    def check_ended(self) -> None:
+        """Raises `TransactionError` where a part of an append may be missing."""
+        if self.under_way:
+            raise TransactionError(
+                f"{self._what}: a call that stages records was interrupted or has not ended, so that a part of them "
+                "may be missing: abort, and do all of it again; the same writer id and sequence are safe"
+            )
+
+    def close(self) -> StageSum:
+        """Everything is answered: no batch is taken any more. Asked for again it is the same."""
+        if self.sum is None:
+            self.sum = StageSum(stage_id=self._stage_id, batches=self._batches, records=self._records)
+        return self.sum
+
+
 @checked
 class Stage:
     """Batches on their way into one stage, many at a time, in order. Made by `Client.stage`.
@@ -44,13 +93,8 @@ class Stage:
         self.stage_id = stage_id
         self._client = client
         self._core = core
-        self._what = what
-        self._batches = 0
-        self._records = 0
-        self._failures: list[DLedgerError] = []
-        self._under_way: set[object] = set()
+        self._tally = Tally(stage_id, what)
         self._lock = RLock()
-        self._sum: StageSum | None = None
 
         async def no_session() -> Session:
             raise TransactionError(f"{what}: the stage is gone")
@@ -76,32 +120,21 @@ class Stage:
         """Stage all of these batches, each for a partition of a topic; errors as in `append_batch`."""
         call = object()
         for info, partition, piece in cut(self._core, batches):
-            answered = self._counting(piece.num_rows)
+            answered = self._tally.counting(piece.num_rows)
             outgoing = Outgoing((make_item(self._core, info, partition, piece, answered, staged=True),))
             self._flow.wait_for_room()
             with self._lock:
-                self._check()
-                self._under_way.add(call)  # and there it stays if anything ends this call half way
+                self._tally.check_open()
+                self._check_failed()
+                self._tally.under_way.add(call)  # and there it stays if anything ends this call half way
                 self._flow.ready.append(outgoing)
             self._flow.wake(outgoing.size)
-        self._under_way.discard(call)
+        self._tally.under_way.discard(call)
 
-    def _counting(self, records: int) -> Done:
-        def answered(result: int | DLedgerError) -> None:
-            if isinstance(result, DLedgerError):
-                self._failures.append(result)
-            else:
-                self._batches += 1
-                self._records += records
-
-        return answered
-
-    def _check(self) -> None:
-        if self._sum is not None:
-            raise TransactionError(f"{self._what}: the stage is closed")
-        if self._failures:
+    def _check_failed(self) -> None:
+        if self._tally.failed:
             self._flow.cancel()
-            raise self._failures[0]
+            raise self._tally.failed
 
     def close(self) -> StageSum:
         """Wait until everything is staged; what a commit must name, a plain value that can be sent to who commits.
@@ -111,16 +144,15 @@ class Stage:
             DLedgerError: not everything is staged.
         """
         self._flow.check()
-        while self._sum is None:
-            if self._under_way:
-                raise TransactionError(unended(self._what))
+        while (total := self._tally.sum) is None:
+            self._tally.check_ended()
             self._flow.wait_empty()
             with self._lock:
-                self._check()
-                if self._flow.empty and not self._under_way:
-                    self._sum = StageSum(stage_id=self.stage_id, batches=self._batches, records=self._records)
+                self._check_failed()
+                if self._flow.empty and not self._tally.under_way:
+                    self._tally.close()
         self._flow.close()
-        return self._sum
+        return total
 
     @property
     def forked(self) -> bool:
@@ -149,14 +181,6 @@ def cut(core: Core, batches: Batches) -> Batches:
         for info, partition, batch in batches
         for piece in split_batch(batch, max_body(core))
     ]
-
-
-def unended(what: str) -> str:
-    """Why a stage cannot be committed."""
-    return (
-        f"{what}: a call that stages records was interrupted or has not ended, so that a part of them may be missing: "
-        "abort, and do all of it again; the same writer id and sequence are safe"
-    )
 
 
 @checked

@@ -120,15 +120,15 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "stage-failure-forgotten", "P5", "client.staging", "Stage._counting",
-        "                self._failures.append(result)\n",
+        "stage-failure-forgotten", "P5", "client.staging", "Tally.counting",
+        "                self.failed = self.failed or result\n",
         "                pass\n",
         "a stage is closed, and its sum given to the commit, although a batch of it was refused",
         "tests/client/test_producer.py",
         planted_blind=True,
     ),
     Mutant(
-        "stage-sum-one-batch-less", "P12", "client.staging", "Stage._counting",
+        "stage-sum-one-batch-less", "P12", "client.staging", "Tally.counting",
         "                self._batches += 1\n",
         "                self._batches += not self._batches\n",
         "a commit names fewer batches than were staged",

@@ -39,7 +39,7 @@ INTERRUPTS: Final = (
     ),
     Mutant(
         "interrupt-half-an-append-commits", "P12", "client.staging", "Stage.append_all",
-        "                self._under_way.add(call)  # and there it stays if anything ends this call half way\n",
+        "                self._tally.under_way.add(call)  # and there it stays if anything ends this call half way\n",
         "",
         "a transaction commits a part of an append that was interrupted",
         _TESTS,
@@ -95,7 +95,7 @@ INTERRUPTS: Final = (
     ),
     Mutant(
         "interrupt-asyncio-half-an-append-commits", "P12", "client.aproducer", "AsyncStage.append_all",
-        "            self._under_way.add(call)  # and there it stays if anything ends this call half way\n",
+        "            self._tally.under_way.add(call)  # and there it stays if anything ends this call half way\n",
         "",
         "a transaction commits a part of an append that was cancelled",
         _TESTS,
