@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from dledger.broker.message_store import MessageStore
 from dledger.rocketmq.hosts import Host
 from dledger.rocketmq.message import Message
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `made_logs`: tests are no packages
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
 SIZES = {

@@ -11,9 +11,13 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+
 from dledger.broker.commit_log import CommitLog
 from dledger.broker.consume_queue import MAX_QUEUE_OFFSET
 from dledger.broker.consume_queues import MAX_QUEUE_ID, checked_topic
+from dledger.broker.message_chunk import Chunk, sound_rows
 from dledger.broker.reput import IN_QUEUE, ROLLBACK, Dispatcher, DispatchRequest
 from dledger.errors import FormatError
 from dledger.types import Buffer
@@ -87,24 +91,62 @@ class CheckedLog:
 
     def _check(self, view: memoryview) -> None:
         """Look at bytes from ``_sound`` on, and move it as far as they are sound messages."""
-        size, at, self._needed = self._log.file_size, 0, 0
+        size, start, at, self._needed = self._log.file_size, self._sound, 0, 0
         while at < len(view):
+            self._check_chunk(view[at:])
             begin = self._sound
-            found, self._sound = self._dispatcher.requests(view[at:], begin, begin - begin % size + size)
+            found, self._sound = self._dispatcher.requests(view[begin - start :], begin, begin - begin % size + size)
             for request in found:
                 try:
                     self._follows(request)
                 except FormatError:
                     self._sound = request.physical_offset
                     raise
-            at += self._sound - begin
-            if self._sound == begin:
+            if self._sound == start + at:
                 break
+            at = self._sound - start
         rest = len(view) - at
         if rest >= PAIR:
             if not any(view[at : at + PAIR]):
                 raise FormatError(f"commit log, byte {self._sound:,}: zeros, where a message or a blank must be")
-            self._needed = max(SIZE.unpack_from(view, at)[0], rest + 1)
+            claimed: int = SIZE.unpack_from(view, at)[0]
+            if claimed > size - self._sound % size:
+                raise FormatError(
+                    f"commit log, byte {self._sound:,}: a message of {claimed:,} bytes, over the end of its file"
+                )
+            self._needed = max(claimed, rest + 1)
+
+    def _check_chunk(self, view: memoryview) -> None:
+        """Look at many messages at once. Where one of them is not in order, it is left to those who look at them one by
+        one, and say what is wrong."""
+        rows = sound_rows(view, self._sound, check=True)
+        if rows is None:
+            return
+        try:
+            chunk = Chunk(rows, self._sound)
+            chunk.columns.properties_text().validate(full=True)
+            for topic in chunk.topics:
+                checked_topic(topic)
+        except (UnicodeDecodeError, pa.ArrowInvalid, FormatError):
+            return
+        ends = self._ends_behind(chunk)
+        if ends is not None:
+            self._next |= ends
+            self._sound = chunk.end
+
+    def _ends_behind(self, chunk: Chunk) -> dict[tuple[str, int], int] | None:
+        """As `_follows` for each message: where each queue ends then; None where its messages must be looked at one by
+        one."""
+        ends = {}
+        for key, rows in chunk.queues():
+            offsets = chunk.queue_offsets[rows]
+            first, last = int(offsets[0]), int(offsets[-1])
+            end = self._next.get(key, first)
+            possible = 0 <= key[1] <= MAX_QUEUE_ID and 0 <= first <= end + self._units and last <= MAX_QUEUE_OFFSET
+            if not possible or bool((np.diff(offsets) != 1).any()):
+                return None
+            ends[key] = max(end, last + 1)
+        return ends
 
     def _follows(self, request: DispatchRequest) -> None:
         """See that the message can be put into its queue.

@@ -15,19 +15,15 @@ import pyarrow.compute as pc
 
 from dledger.broker.index_files import MAX_INT, OpenIndex
 from dledger.broker.index_service import IndexService
-from dledger.broker.reput import IN_QUEUE, ROLLBACK, SCHEDULE_TOPIC, Reput
-from dledger.rocketmq.borders import Fields, Rows, walk_messages
+from dledger.broker.message_chunk import Chunk, Ints, sound_rows
+from dledger.broker.reput import ROLLBACK, SCHEDULE_TOPIC, Reput
+from dledger.rocketmq.borders import Rows
 from dledger.rocketmq.index_file import HEADER, UNIT
-from dledger.rocketmq.message_columns import MessageColumns
 from dledger.rocketmq.properties import java_hash
 from dledger.types import Buffer
 
 __all__ = ["ColumnReput"]
 
-Ints = npt.NDArray[np.int64]
-FEW: Final = 32
-"""Fewer messages are not worth columns."""
-MOST: Final = 1 << 17
 CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 INDEX_UNIT: Final = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 POWERS: Final = np.concatenate((np.ones(1, np.uint32), np.cumprod(np.full(1 << 15, 31, np.uint32), dtype=np.uint32)))
@@ -40,19 +36,16 @@ class ColumnReput(Reput):
     def dispatch(self, data: Buffer, start: int, file_end: int) -> int:
         """As `Reput.dispatch`."""
         if start <= self.offset:
-            chunk = Chunk.of(memoryview(data).cast("B")[self.offset - start :], self.offset, self._index is not None)
+            view = memoryview(data).cast("B")[self.offset - start :]
+            chunk = DispatchChunk.of(view, self.offset, self._index is not None)
             if chunk is not None:
                 self._put_chunk(chunk)
         return super().dispatch(data, start, file_end)
 
-    def _put_chunk(self, chunk: Chunk) -> None:
+    def _put_chunk(self, chunk: DispatchChunk) -> None:
         try:
-            chosen = np.flatnonzero(np.isin(chunk.state, IN_QUEUE))
-            groups = chunk.topic_codes[chosen] << 32 | chunk.queue_ids[chosen] & 0xFFFF_FFFF
-            order = np.argsort(groups, kind="stable")
-            for rows in np.split(chosen[order], np.flatnonzero(np.diff(groups[order])) + 1):
-                if len(rows):
-                    self._put_queue(chunk, rows)
+            for key, rows in chunk.queues():
+                self._put_queue(chunk, key, rows)
             if self._index is not None:
                 put_keys(self._index, chunk)
         finally:
@@ -62,12 +55,11 @@ class ColumnReput(Reput):
         self.store_timestamp = int(chunk.stored[-1])
         self.offset = chunk.end
 
-    def _put_queue(self, chunk: Chunk, rows: Ints) -> None:
+    def _put_queue(self, chunk: DispatchChunk, key: tuple[str, int], rows: Ints) -> None:
         """The messages of one queue."""
         offsets, places, sizes, tags = (
             column[rows] for column in (chunk.queue_offsets, chunk.places, chunk.sizes, chunk.tags)
         )
-        key = (chunk.topics[int(chunk.topic_codes[rows[0]])], int(chunk.queue_ids[rows[0]]))
         if bool((np.diff(offsets) == 1).all()):
             units = np.empty(len(rows), CQ_UNIT)
             units["place"], units["size"], units["tags"] = places, sizes, tags
@@ -79,51 +71,37 @@ class ColumnReput(Reput):
             self._queues.put(*key, offset, place, size, code)
 
 
-class Chunk:
-    """Sound plain messages one behind the other, as columns; rows are numbered from 0."""
+class DispatchChunk(Chunk):
+    """Sound plain messages one behind the other, with all that queues and index need of them."""
 
-    def __init__(self, rows: Rows, start: int, taken: MessageColumns, with_keys: bool) -> None:
-        fields = rows.fields
-        self.places: Ints = rows.at + start
-        self.sizes = rows.size
-        self.end = int(self.places[-1] + self.sizes[-1])
-        self.queue_ids = fields.int32(rows.at + 12)
-        self.queue_offsets = fields.int64(rows.at + 20)
-        self.state: Ints = rows.sys_flag & ROLLBACK
-        self.stored = fields.int64(rows.born_host_end)
-        topics = taken.column("topic").dictionary_encode()
-        self.topics: list[str] = topics.dictionary.to_pylist()
-        self.topic_codes: Ints = topics.indices.to_numpy().astype(np.int64)
-        tags = taken.column("tags").dictionary_encode()
+    def __init__(self, rows: Rows, start: int, with_keys: bool) -> None:
+        super().__init__(rows, start)
+        self.stored = rows.fields.int64(rows.born_host_end)
+        tags = self.columns.column("tags").dictionary_encode()
         codes = np.array([*(java_hash(one) if one else 0 for one in tags.dictionary.to_pylist()), 0], np.int64)
         self.tags: Ints = codes[tags.indices.fill_null(len(codes) - 1).to_numpy()]
         nothing = np.zeros(0, np.int64)
-        self.key_rows, self.key_hashes = self._hashed_keys(taken) if with_keys else (nothing, nothing)
+        self.key_rows, self.key_hashes = self._hashed_keys() if with_keys else (nothing, nothing)
         """Row and hash of each key, in the order in which a broker puts them: a row's unique key, then its words."""
 
     @staticmethod
-    def of(view: memoryview, start: int, with_keys: bool) -> Chunk | None:
+    def of(view: memoryview, start: int, with_keys: bool) -> DispatchChunk | None:
         """The messages at the begin of these bytes; None where there are few, or some that need to be looked at one by
         one."""
-        at = np.array(walk_messages(view, 0, len(view), MOST), np.int64)
-        if len(at) < FEW:
-            return None
-        rows = Rows(Fields(view), view, at, len(view) - at)
-        sound = rows.adds_up & rows.placed(start)
-        rows = rows.first(len(at) if sound.all() else int(np.argmin(sound)))
-        if len(rows.at) < FEW:
+        rows = sound_rows(view, start)
+        if rows is None:
             return None
         try:
-            chunk = Chunk(rows, start, MessageColumns(rows, False, start, pa.py_buffer(view), []), with_keys)
+            chunk = DispatchChunk(rows, start, with_keys)
         except UnicodeDecodeError:
             return None
         return None if SCHEDULE_TOPIC in chunk.topics else chunk
 
-    def _hashed_keys(self, taken: MessageColumns) -> tuple[Ints, Ints]:
-        words = pc.split_pattern(taken.column("keys"), " ")
+    def _hashed_keys(self) -> tuple[Ints, Ints]:
+        words = pc.split_pattern(self.columns.column("keys"), " ")
         counts = pc.list_value_length(words).fill_null(0).to_numpy()
         rows = np.concatenate((np.arange(len(self.places)), np.repeat(np.arange(len(self.places)), counts)))
-        texts = pa.concat_arrays([taken.column("unique_key"), words.flatten()])
+        texts = pa.concat_arrays([self.columns.column("unique_key"), words.flatten()])
         sizes = pc.fill_null(pc.binary_length(texts), 0).to_numpy()
         there = np.flatnonzero(sizes)
         there = there[np.argsort(rows[there], kind="stable")]
@@ -151,7 +129,7 @@ def hashes(texts: pa.Array, prefixes: npt.NDArray[np.uint32]) -> Ints:
     return np.where(positive > MAX_INT, 0, positive)
 
 
-def put_keys(index: IndexService, chunk: Chunk) -> None:
+def put_keys(index: IndexService, chunk: DispatchChunk) -> None:
     """All keys of a chunk: those of whole messages at once, as far as a file has room."""
     rows, found = chunk.key_rows, chunk.key_hashes
     new = (chunk.state[rows] != ROLLBACK) & (chunk.places[rows] >= index.end_offset)

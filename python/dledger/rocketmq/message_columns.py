@@ -73,9 +73,12 @@ class MessageColumns:
     def properties(self) -> PropertyColumns:
         """Split once for all columns that need it."""
         if self._properties is None:
-            rows = self._rows
-            self._properties = PropertyColumns(slices(self._data, rows.properties, rows.end, pa.string()))
+            self._properties = PropertyColumns(self.properties_text())
         return self._properties
+
+    def properties_text(self) -> pa.Array:
+        """As it stands in the log; nothing has looked whether it is UTF-8."""
+        return slices(self._data, self._rows.properties, self._rows.end, pa.string())
 
     def number(self, offset: int) -> pa.Array:
         """The 32-bit number at this place of each message."""

@@ -9,6 +9,7 @@ from dledger.testing.mutants.broker_bugs import BROKER
 from dledger.testing.mutants.caller_bugs import BATCHES, CALLERS, EMBEDDED
 from dledger.testing.mutants.commit_bugs import COMMITS
 from dledger.testing.mutants.core_bugs import CORE
+from dledger.testing.mutants.damage_bugs import DAMAGE
 from dledger.testing.mutants.edge_bugs import EDGES
 from dledger.testing.mutants.file_bugs import FILES
 from dledger.testing.mutants.fork_bugs import FORKS
@@ -34,7 +35,7 @@ from dledger.testing.mutants.world_bugs import WORLD
 MUTANTS: Final = (
     *RAFT, *CORE, *STORE, *FILES, *RACES, *THREADS, *PROGRAMS, *CATALOG, *SERVER, *SERVICE, *CLIENT, *EDGES, *WORLD,
     *LIMITS, *IDENTITY, *BROKER, *MEMBERS, *ROOM,
-    *QUEUES, *REPLICATION, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING, *COMMITS,
+    *QUEUES, *REPLICATION, *DAMAGE, *CALLERS, *BATCHES, *EMBEDDED, *DATASOURCE, *STREAMING, *COMMITS,
     *UNSEEN_FILES, *UNSEEN_CALLERS, *UNSEEN_CATALOG, *UNSEEN_SPARK, *BLIND, *INTERRUPTS, *FORKS, *REPLAYS,
     *QUERIES,
 )  # fmt: skip
