@@ -6,9 +6,9 @@ Whether a write that is run again has the same rows is a comparison of two count
 unseen with a probability of some 2^-64. It protects from accidents, not from somebody who looks for rows with equal
 digests.
 
-Nothing loops over rows. A value of up to 8 bytes is its bits; a longer one is a polynomial over its blocks of 64 bytes
-(or words of 8), the last of which ends with the value and may overlap the one before. The digests are kept in the
-catalog, so what a row hashes to must never change.
+Nothing loops over rows. A number is its bits; a text is a polynomial over blocks of 8-byte words, whose sizes are
+powers of 2 and decrease, and its last few bytes. A row is the sum of its columns, each multiplied by a number that is
+made of its name, and then mixed. The digests are kept in the catalog, so what a row hashes to must never change.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ import pyarrow as pa
 from dledger.checksum import crc32
 
 Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Places = Ints | range
 
 MASK: Final = (1 << 64) - 1
 BASE: Final = np.uint64(0x9E3779B97F4A7C15)
 NULL: Final = np.uint64(0x2545F4914F6CDD1D)
-BLOCK: Final = 64
 WORD: Final = 8
-LONG: Final = 64 * BLOCK
-CLASSES: Final = (0, WORD, BLOCK, LONG + 1)
-"""Lengths from which on a value is hashed in another way."""
-AT_ONCE: Final = 1920
-"""Blocks that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives back to the kernel what is freed."""
-FEW: Final = 16
-"""So many values at most that are longer than `LONG`, the longest ones of a batch, are hashed by themselves: the loop
-over blocks is as long as the longest of the rest."""
+WORDS: Final = np.dtype("<u8")
+MOST: Final = 4096
+"""Words of a block."""
+AT_ONCE: Final = 15_360
+"""Words that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives back to the kernel what is freed."""
+HALF: Final = np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,20 @@ def digest(batch: pa.RecordBatch, columns: Iterable[int] | None = None) -> int:
 def _add_cells(total: Hashes, name: str, column: pa.Array) -> None:
     """Add the hash of name and value to each row's; that of a null is 0, as if there was no such column."""
     if column.null_count < len(column):
-        cells = _mix(_hashes(column) ^ _salt(name))
+        salt = _salt(name)
+        cells = _carried(_hashes(column))
+        cells *= salt | np.uint64(1)
+        cells += salt
         if column.null_count:
             cells[column.is_null().to_numpy(zero_copy_only=False)] = 0
         total += cells
+
+
+def _carried(words: Hashes, into: Hashes | None = None) -> Hashes:
+    """Each word with its upper half in its lower one as well: multiplied by whatever it is, no bit of it is lost."""
+    carried: Hashes = np.right_shift(words, HALF, out=into)
+    carried ^= words
+    return carried
 
 
 def _mix(hashes: Hashes) -> Hashes:
@@ -140,100 +150,89 @@ def _of_decimals(array: pa.Array) -> Hashes:
 
 
 def _of_bytes(array: pa.Array) -> Hashes:
-    """Of strings and binary values."""
-    _, offsets, data = array.buffers()
-    size = 8 if pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type) else 4
+    """Of strings and binary values: ``length * BASE^(n+1) + block_1 * BASE^n + ... + block_n * BASE + rest``.
+
+    A value of ``w`` whole words has ``w // MOST`` blocks of ``MOST`` words, and then one for each power of 2 that the
+    rest of ``w`` is made of, the largest first. What is left over is less than a word.
+    """
     if not len(array):
         return np.zeros(0, np.uint64)
-    places = np.frombuffer(offsets, f"<i{size}", len(array) + 1, array.offset * size).astype(np.int64)
-    bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    starts, lengths = places[:-1], np.diff(places)
-    shortest, longest = int(lengths.min()), int(lengths.max())
-    for hashes, least, most in zip((_of_tails, _of_words, _of_blocks), CLASSES, CLASSES[1:], strict=False):
-        if least <= shortest and longest < most:
-            return hashes(bytes_, starts, lengths)
-    many = longest > LONG and len(lengths) > FEW
-    bounds = (*CLASSES[:-1], (max(LONG, int(np.partition(lengths, -FEW)[-FEW])) if many else LONG) + 1)
-    found = np.empty(len(lengths), np.uint64)
-    for hashes, least, most in zip((_of_tails, _of_words, _of_blocks), bounds, bounds[1:], strict=False):
-        rows = np.flatnonzero((lengths >= least) & (lengths < most))
-        if len(rows):
-            found[rows] = hashes(bytes_, starts[rows], lengths[rows])
-    for row in np.flatnonzero(lengths >= bounds[-1]):
-        found[row] = _of_one(bytes_[starts[row] : starts[row] + lengths[row]])
-    return found
-
-
-_TAILS: Final = np.array([(1 << 8 * length) - 1 for length in range(WORD)], np.uint64)
-"""The bits of a value of so many bytes."""
-
-
-def _of_tails(data: npt.NDArray[np.uint8], starts: Any, lengths: Any) -> Hashes:
-    """Values of less than 8 bytes: those, and nothing above them."""
-    data = np.concatenate([data, np.zeros(WORD, np.uint8)])  # a word may be read at the last byte
-    words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))[starts]
-    words &= _TAILS[lengths]
-    found = _mix(words)
-    found += lengths.view(np.uint64)
-    return found
-
-
-def _of_words(data: npt.NDArray[np.uint8], starts: Any, lengths: Any) -> Hashes:
-    words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
-    return _polynomial(starts, lengths, WORD, lambda places: _mix(words[places]))
-
-
-def _of_blocks(data: npt.NDArray[np.uint8], starts: Any, lengths: Any) -> Hashes:
-    blocks = np.ndarray((len(data) - BLOCK + 1,), np.dtype((np.void, BLOCK)), data, strides=(1,))
-    return _polynomial(starts, lengths, BLOCK, lambda places: _folded(blocks, places))
-
-
-def _folded(blocks: npt.NDArray[np.void], places: Any) -> Hashes:
-    """The blocks at these places, folded a few at a time: their copies then stay in memory that is in use already, and
-    the kernel need not find new pages for each batch, which takes several times as long as all the rest."""
-    found = np.empty(len(places), np.uint64)
-    room = np.empty((min(AT_ONCE, len(places)), 8), np.uint64)
-    for first in range(0, len(places), AT_ONCE):
-        some = slice(first, first + AT_ONCE)
-        copies = blocks[places[some]].view("<u8").reshape(-1, 8)
-        _fold(copies, room[: len(copies)], found[some])
-    return found
-
-
-def _polynomial(starts: Any, lengths: Any, size: int, at: Callable[[Any], Hashes]) -> Hashes:
-    """``length * BASE^n + piece_1 * BASE^(n-1) + ... + mix(piece_n)``, Horner's way, with pieces of ``size`` bytes. The
-    last one is mixed, because it may be the one before: twice the same linear term would lose its highest bit."""
-    found: Hashes = lengths.astype(np.uint64)
-    all_have = int(lengths.min()) // size
-    for piece in range(all_have):
-        found *= BASE
-        found += at(starts + size * piece)
-    most_have = int(lengths.max()) // size
-    rows = np.arange(len(starts) if most_have > all_have else 0)
-    for piece in range(all_have, most_have):
-        rows = rows[lengths[rows] >= size * (piece + 1)]
-        found[rows] = found[rows] * BASE + at(starts[rows] + size * piece)
+    data, places, lengths = _values(array)
+    rests = _at(np.ndarray((len(data) - WORD + 1,), WORDS, data, strides=(1,)), _moved(places, lengths - WORD))
+    rests >>= _SPARE[lengths & 7]
+    found, words = np.empty(len(array), np.uint64), lengths >> 3
+    found[:] = lengths
+    for number in range(int(words.max()) // MOST):
+        places = _add_blocks(found, words > number * MOST + MOST - 1, data, places, MOST)
+    in_some, size = int(np.bitwise_or.reduce(words)), MOST
+    while size := size >> 1:
+        if in_some & size:
+            places = _add_blocks(found, words & size != 0, data, places, size)
     found *= BASE
-    found += _mix(at(starts + lengths - size))
+    found += rests
     return found
 
 
-def _of_one(data: npt.NDArray[np.uint8]) -> int:
-    """One long value, as `_of_blocks` has it."""
-    count = len(data) // BLOCK
-    pieces = _fold(np.frombuffer(data[: count * BLOCK].tobytes(), "<u8").reshape(-1, 8))
-    last = _mix(_fold(np.frombuffer(data[-BLOCK:].tobytes(), "<u8").reshape(-1, 8)))
-    powers = np.cumprod(np.full(count + 1, BASE))  # BASE^1 to BASE^(count + 1)
-    found = int((pieces * powers[:count][::-1]).sum(dtype=np.uint64)) + len(data) * int(powers[count])
-    return (found + int(last[0])) & MASK
+_SPARE: Final = np.array([64 - 8 * rest for rest in range(WORD)], np.uint64)
+"""Bits of the last word that are not of the rest, where that has so many bytes; a shift by 64 leaves 0."""
 
 
-def _fold(blocks: Hashes, room: Hashes | None = None, into: Hashes | None = None) -> Hashes:
-    """Eight words to one; their upper halves count below as well, where a product would lose them."""
-    mixed = np.right_shift(blocks, np.uint64(32), out=room)
-    mixed ^= blocks
-    folded: Hashes = np.matmul(mixed, _weights(8), out=into)
-    return folded
+def _values(array: pa.Array) -> tuple[Bytes, Places, Ints]:
+    """Bytes, where in them each value begins, and lengths: a single one where all have the same."""
+    _, offsets, data = array.buffers()
+    size = 8 if pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type) else 4
+    bounds = np.frombuffer(offsets, f"<i{size}", len(array) + 1, array.offset * size).astype(np.int64)
+    values = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    if bounds[1] < WORD:  # the word that ends with a value would begin before the first byte
+        values = np.concatenate([np.zeros(WORD, np.uint8), values])
+        bounds += WORD
+    lengths = np.diff(bounds)
+    length = int(lengths[0])
+    if length and (lengths == length).all():
+        return values, range(int(bounds[0]), int(bounds[-1]), length), lengths[:1]
+    return values, bounds[:-1], lengths
+
+
+def _moved(places: Places, by: Ints) -> Places:
+    """Places that are so many bytes behind these ones; evenly spaced ones go on together."""
+    if isinstance(places, range):
+        return range(places.start + by.item(), places.stop + by.item(), places.step)
+    moved: Ints = places + by
+    return moved
+
+
+def _at(values: npt.NDArray[Any], places: Places) -> npt.NDArray[Any]:
+    """A copy of what stands at these places; in half the time where they are evenly spaced."""
+    if isinstance(places, range):
+        return values[places.start : places.stop : places.step].copy()
+    return values[places]
+
+
+def _add_blocks(found: Hashes, chosen: npt.NDArray[np.bool_], data: Bytes, places: Places, size: int) -> Places:
+    """Go on to the next power of BASE and add the block of so many words at each of these places that is chosen; the
+    places, which of those are behind it."""
+    if isinstance(places, range) or chosen.all():
+        found *= BASE
+        found += _blocks(data, places, size)
+        return _moved(places, np.array(size * WORD))
+    rows = np.flatnonzero(chosen)
+    found[rows] = found[rows] * BASE + _blocks(data, places[rows], size)
+    places[rows] += size * WORD
+    return places
+
+
+def _blocks(data: Bytes, places: Places, size: int) -> Hashes:
+    """The blocks of so many words at these places, some at a time: their copies then stay in memory that is used
+    already, and the kernel need not find new pages for each batch, which takes several times as long as the rest."""
+    blocks = np.ndarray((len(data) - size * WORD + 1,), np.dtype((np.void, size * WORD)), data, strides=(1,))
+    step, weights = max(1, AT_ONCE // size), _weights(size)
+    found = np.empty(len(places), np.uint64)
+    room = np.empty((min(step, len(places)), size), np.uint64)
+    for first in range(0, len(places), step):
+        some = slice(first, first + step)
+        words = _at(blocks, places[some]).view(WORDS).reshape(-1, size)
+        np.matmul(_carried(words, room[: len(words)]), weights, out=found[some])
+    return found
 
 
 def _of_structs(array: pa.StructArray) -> Hashes:

@@ -184,10 +184,17 @@ DATASOURCE: Final = (
         "tests/batch/test_digest.py",
     ),
     Mutant(
-        "digest-ends-linear", "P12", "batch.digest", "_polynomial",
-        "found += _mix(at(starts + lengths - size))",
-        "found += at(starts + lengths - size)",
-        "the highest bit of a value that is one block long does not count",
+        "digest-loses-upper-halves", "P12", "batch.digest", "_carried",
+        "    carried: Hashes = np.right_shift(words, HALF, out=into)\n    carried ^= words\n",
+        "    carried: Hashes = np.multiply(words, np.uint64(1), out=into)\n",
+        "two changes of a sign in a row are none",
+        "tests/batch/test_digest.py",
+    ),
+    Mutant(
+        "digest-of-blocks-unordered", "P12", "batch.digest", "_add_blocks",
+        "found[rows] = found[rows] * BASE + _blocks",
+        "found[rows] = found[rows] + _blocks",
+        "two halves of a value change places, and nothing is seen; a value's hash depends on those beside it",
         "tests/batch/test_digest.py",
     ),
     Mutant(
