@@ -12,12 +12,14 @@ import click
 import pytest
 
 import dledger
+import dledger.testing.invariants
 from dledger.cli.main import main
 from dledger.config import ClientConfig, GroupConfig, NodeConfig
 from dledger.datasource.option_table import MEANT, OPTIONS
 from dledger.datasource.options import parse_options
 from dledger.datasource.settings import spark_name
 from dledger.errors import UnknownOption
+from dledger.testing.mutants.registry import MUTANTS
 
 TOP = Path(__file__).resolve().parents[2]
 DOCS = [TOP / "README.md", TOP / "examples" / "README.md", *sorted((TOP / "docs").glob("*.md"))]
@@ -125,6 +127,25 @@ def test_every_promise_names_tests_that_exist() -> None:
         named = re.findall(r"`(tests/\S+?::test_\w+)`", words)
         assert named or promise == "P13", f"{promise} names no test"
         assert set(named) <= suite, f"{promise}: {sorted(set(named) - suite)}"
+
+
+def test_every_code_is_defined() -> None:
+    """docs/glossary.md has each class of bugs, and says where the other codes are defined, from first to last."""
+    glossary = (TOP / "docs" / "glossary.md").read_text()
+    classes = [row[0] for row in table(glossary, "code | class | what must happen here")]
+    assert classes == [f"B{n}" for n in range(1, 37)]
+    letters = {"P": [int(name[1:]) for name in PROMISES]}
+    guarantees, invariants = (TOP / "docs" / "guarantees.md").read_text(), dledger.testing.invariants.__doc__ or ""
+    letters["D"] = [int(n) for n in re.findall(r"^\| D(\d+) \|", guarantees, flags=re.MULTILINE)]
+    for letter in "IQW":
+        letters[letter] = [int(n) for n in re.findall(rf"^ ?{letter}(\d+) ", invariants, flags=re.MULTILINE)]
+    letters["B"] = [int(name[1:]) for name in classes]
+    for letter, numbers in letters.items():
+        assert numbers == list(range(1, len(numbers) + 1))
+        span = f"{letter}1 to {letter}{len(numbers)}" if len(numbers) > 1 else f"{letter}1"
+        assert re.search(rf"\b{span}\b", glossary), span
+    stood_for = {name for mutant in MUTANTS for name in mutant.stands_for.split()}
+    assert stood_for <= {f"{letter}{n}" for letter, numbers in letters.items() for n in numbers}
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda p: p.relative_to(TOP).as_posix())
