@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,6 @@ from dledger.checksum import crc32
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-Places = Ints | range
 
 MASK: Final = (1 << 64) - 1
 BASE: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -157,17 +156,50 @@ def _of_bytes(array: pa.Array) -> Hashes:
     """
     if not len(array):
         return np.zeros(0, np.uint64)
-    data, places, lengths = _values(array)
-    rests = _at(np.ndarray((len(data) - WORD + 1,), WORDS, data, strides=(1,)), _moved(places, lengths - WORD))
+    _, offsets, buffer = array.buffers()
+    size = 8 if pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type) else 4
+    bounds = np.frombuffer(offsets, f"<i{size}", len(array) + 1, array.offset * size).astype(np.int64)
+    data = np.frombuffer(buffer, np.uint8) if buffer is not None else np.zeros(0, np.uint8)
+    if bounds[1] < WORD:  # the word that ends with a value would begin before the first byte
+        data = np.concatenate([np.zeros(WORD, np.uint8), data])
+        bounds += WORD
+    lengths = np.diff(bounds)
+    length = int(lengths[0])
+    if 0 < length < MOST * WORD and (lengths == length).all():
+        return _of_one_length(data, int(bounds[0]), length, len(array))
+    return _of_lengths(data, bounds[:-1], lengths)
+
+
+def _of_one_length(data: Bytes, start: int, length: int, count: int) -> Hashes:
+    """Values of one length, one behind the other: all blocks of one are one, whose weights have the powers of BASE."""
+    words, spare = length // WORD, _SPARE[length % WORD]
+    found: Hashes = np.ndarray((count,), WORDS, data, start + length - WORD, (length,)) >> spare
+    found += np.uint64(length * pow(int(BASE), words.bit_count() + 1, MASK + 1) & MASK)
+    if words:
+        values = np.ndarray((count,), np.dtype((np.void, words * WORD)), data, start, (length,))
+        found += _folded(lambda some: values[some].copy(), count, _powered_weights(words))
+    return found
+
+
+@lru_cache(64)
+def _powered_weights(words: int) -> Hashes:
+    """The weights of less than ``MOST`` words, each with the power of BASE that its block has."""
+    sizes = [1 << bit for bit in range(words.bit_length()) if words >> bit & 1]
+    powered = [_weights(size) * np.uint64(pow(int(BASE), power, MASK + 1)) for power, size in enumerate(sizes, 1)]
+    return np.concatenate(powered[::-1])
+
+
+def _of_lengths(data: Bytes, starts: Ints, lengths: Ints) -> Hashes:
+    """Values of any lengths, Horner's way."""
+    rests = np.ndarray((len(data) - WORD + 1,), WORDS, data, strides=(1,))[starts + lengths - WORD]
     rests >>= _SPARE[lengths & 7]
-    found, words = np.empty(len(array), np.uint64), lengths >> 3
-    found[:] = lengths
+    found, words, places = lengths.astype(np.uint64), lengths >> 3, starts.copy()
     for number in range(int(words.max()) // MOST):
-        places = _add_blocks(found, words > number * MOST + MOST - 1, data, places, MOST)
+        _add_blocks(found, words > number * MOST + MOST - 1, data, places, MOST)
     in_some, size = int(np.bitwise_or.reduce(words)), MOST
     while size := size >> 1:
         if in_some & size:
-            places = _add_blocks(found, words & size != 0, data, places, size)
+            _add_blocks(found, words & size != 0, data, places, size)
     found *= BASE
     found += rests
     return found
@@ -177,60 +209,25 @@ _SPARE: Final = np.array([64 - 8 * rest for rest in range(WORD)], np.uint64)
 """Bits of the last word that are not of the rest, where that has so many bytes; a shift by 64 leaves 0."""
 
 
-def _values(array: pa.Array) -> tuple[Bytes, Places, Ints]:
-    """Bytes, where in them each value begins, and lengths: a single one where all have the same."""
-    _, offsets, data = array.buffers()
-    size = 8 if pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type) else 4
-    bounds = np.frombuffer(offsets, f"<i{size}", len(array) + 1, array.offset * size).astype(np.int64)
-    values = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    if bounds[1] < WORD:  # the word that ends with a value would begin before the first byte
-        values = np.concatenate([np.zeros(WORD, np.uint8), values])
-        bounds += WORD
-    lengths = np.diff(bounds)
-    length = int(lengths[0])
-    if length and (lengths == length).all():
-        return values, range(int(bounds[0]), int(bounds[-1]), length), lengths[:1]
-    return values, bounds[:-1], lengths
-
-
-def _moved(places: Places, by: Ints) -> Places:
-    """Places that are so many bytes behind these ones; evenly spaced ones go on together."""
-    if isinstance(places, range):
-        return range(places.start + by.item(), places.stop + by.item(), places.step)
-    moved: Ints = places + by
-    return moved
-
-
-def _at(values: npt.NDArray[Any], places: Places) -> npt.NDArray[Any]:
-    """A copy of what stands at these places; in half the time where they are evenly spaced."""
-    if isinstance(places, range):
-        return values[places.start : places.stop : places.step].copy()
-    return values[places]
-
-
-def _add_blocks(found: Hashes, chosen: npt.NDArray[np.bool_], data: Bytes, places: Places, size: int) -> Places:
-    """Go on to the next power of BASE and add the block of so many words at each of these places that is chosen; the
-    places, which of those are behind it."""
-    if isinstance(places, range) or chosen.all():
-        found *= BASE
-        found += _blocks(data, places, size)
-        return _moved(places, np.array(size * WORD))
+def _add_blocks(found: Hashes, chosen: npt.NDArray[np.bool_], data: Bytes, places: Ints, size: int) -> None:
+    """Go on to the next power of BASE, add the block of so many words at each of these places that is chosen, and go on
+    to the place behind it."""
     rows = np.flatnonzero(chosen)
-    found[rows] = found[rows] * BASE + _blocks(data, places[rows], size)
-    places[rows] += size * WORD
-    return places
-
-
-def _blocks(data: Bytes, places: Places, size: int) -> Hashes:
-    """The blocks of so many words at these places, some at a time: their copies then stay in memory that is used
-    already, and the kernel need not find new pages for each batch, which takes several times as long as the rest."""
     blocks = np.ndarray((len(data) - size * WORD + 1,), np.dtype((np.void, size * WORD)), data, strides=(1,))
-    step, weights = max(1, AT_ONCE // size), _weights(size)
-    found = np.empty(len(places), np.uint64)
-    room = np.empty((min(step, len(places)), size), np.uint64)
-    for first in range(0, len(places), step):
+    at = places[rows]
+    found[rows] = found[rows] * BASE + _folded(lambda some: blocks[at[some]], len(rows), _weights(size))
+    places[rows] = at + size * WORD
+
+
+def _folded(copied: Callable[[slice], npt.NDArray[np.void]], count: int, weights: Hashes) -> Hashes:
+    """Blocks to one word each, some at a time: their copies then stay in memory that is used already, and the kernel
+    need not find new pages for each batch, which takes several times as long as the rest."""
+    step = max(1, AT_ONCE // len(weights))
+    found = np.empty(count, np.uint64)
+    room = np.empty((min(step, count), len(weights)), np.uint64)
+    for first in range(0, count, step):
         some = slice(first, first + step)
-        words = _at(blocks, places[some]).view(WORDS).reshape(-1, size)
+        words = copied(some).view(WORDS).reshape(-1, len(weights))
         np.matmul(_carried(words, room[: len(words)]), weights, out=found[some])
     return found
 

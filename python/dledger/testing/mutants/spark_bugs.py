@@ -192,8 +192,8 @@ DATASOURCE: Final = (
     ),
     Mutant(
         "digest-of-blocks-unordered", "P12", "batch.digest", "_add_blocks",
-        "found[rows] = found[rows] * BASE + _blocks",
-        "found[rows] = found[rows] + _blocks",
+        "found[rows] = found[rows] * BASE + _folded",
+        "found[rows] = found[rows] + _folded",
         "two halves of a value change places, and nothing is seen; a value's hash depends on those beside it",
         "tests/batch/test_digest.py",
     ),
