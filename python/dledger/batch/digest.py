@@ -212,11 +212,16 @@ _SPARE: Final = np.array([64 - 8 * rest for rest in range(WORD)], np.uint64)
 def _add_blocks(found: Hashes, chosen: npt.NDArray[np.bool_], data: Bytes, places: Ints, size: int) -> None:
     """Go on to the next power of BASE, add the block of so many words at each of these places that is chosen, and go on
     to the place behind it."""
-    rows = np.flatnonzero(chosen)
     blocks = np.ndarray((len(data) - size * WORD + 1,), np.dtype((np.void, size * WORD)), data, strides=(1,))
-    at = places[rows]
-    found[rows] = found[rows] * BASE + _folded(lambda some: blocks[at[some]], len(rows), _weights(size))
-    places[rows] = at + size * WORD
+    if chosen.all():
+        found *= BASE
+        found += _folded(lambda some: blocks[places[some]], len(places), _weights(size))
+        places += size * WORD
+    else:
+        rows = np.flatnonzero(chosen)
+        at = places[rows]
+        found[rows] = found[rows] * BASE + _folded(lambda some: blocks[at[some]], len(rows), _weights(size))
+        places[rows] = at + size * WORD
 
 
 def _folded(copied: Callable[[slice], npt.NDArray[np.void]], count: int, weights: Hashes) -> Hashes:
