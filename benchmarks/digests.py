@@ -2,8 +2,8 @@
 
 The format of the writes without one is this package's own; only the tasks' digest function is a stub that counts rows.
 A pair is two writes of each kind, those of one kind between those of the other, so that what changes with time is the
-same for both; they go to a group of their own that is new, and the next pair has the kinds the other way round. Processor
-time is that of the JVM, of Spark's Python workers and of the nodes, user and system.
+same for both; they go to a group of their own that is new, and the next pair has the kinds the other way round.
+Processor time is that of the JVM, of Spark's Python workers and of the nodes, user and system.
 """
 
 from __future__ import annotations

@@ -67,22 +67,28 @@ def digest(batch: pa.RecordBatch, columns: Iterable[int] | None = None) -> int:
     Raises:
         TypeError: a column's type has no hash.
     """
-    total = np.full(batch.num_rows, BASE)
-    for place in range(batch.num_columns) if columns is None else columns:
-        _add_cells(total, batch.schema.field(place).name.lower(), batch.column(place))
-    return int(_mix(total).sum(dtype=np.uint64))
+    places = range(batch.num_columns) if columns is None else columns
+    cells = ((batch.schema.field(place).name.lower(), batch.column(place)) for place in places)
+    return int(_mix(_sum_of_cells(cells, batch.num_rows)).sum(dtype=np.uint64))
 
 
-def _add_cells(total: Hashes, name: str, column: pa.Array) -> None:
-    """Add the hash of name and value to each row's; that of a null is 0, as if there was no such column."""
-    if column.null_count < len(column):
-        salt = _salt(name)
-        cells = _carried(_hashes(column))
-        cells *= salt | np.uint64(1)
-        cells += salt
-        if column.null_count:
-            cells[column.is_null().to_numpy(zero_copy_only=False)] = 0
-        total += cells
+def _sum_of_cells(columns: Iterable[tuple[str, pa.Array]], count: int) -> Hashes:
+    """The sum of all columns' hashes of name and value for each row; that of a null is 0, as if there was no such
+    column."""
+    total, of_all_rows = np.zeros(count, np.uint64), int(BASE)
+    for name, column in columns:
+        if column.null_count < count:
+            salt = _salt(name)
+            cells = _carried(_hashes(column))
+            cells *= salt | np.uint64(1)
+            if column.null_count:
+                cells += salt
+                cells[column.is_null().to_numpy(zero_copy_only=False)] = 0
+            else:
+                of_all_rows += int(salt)
+            total += cells
+    total += np.uint64(of_all_rows & MASK)
+    return total
 
 
 def _carried(words: Hashes, into: Hashes | None = None) -> Hashes:
@@ -116,18 +122,21 @@ def _weights(count: int) -> Hashes:
 
 def _hashes(array: pa.Array) -> Hashes:
     """The hash of each value."""
-    kind = array.type
-    if pa.types.is_null(kind):
+    if pa.types.is_null(array.type):
         return np.full(len(array), NULL)
-    for fits, hashes in _KINDS:
-        if fits(kind):
-            found = hashes(array)
-            break
-    else:
-        raise TypeError(f"values of type {kind} have no hash")
+    found = _hashes_of(array.type)(array)
     if array.null_count:
         found = np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, found)
     return found
+
+
+@lru_cache(256)
+def _hashes_of(kind: pa.DataType) -> Callable[[Any], Hashes]:
+    """How values of this type are hashed."""
+    for fits, hashes in _KINDS:
+        if fits(kind):
+            return hashes
+    raise TypeError(f"values of type {kind} have no hash")
 
 
 def _of_bools(array: pa.Array) -> Hashes:
@@ -139,7 +148,7 @@ def _of_fixed(array: pa.Array) -> Hashes:
     size = array.type.bit_width // 8
     signed = "u" if pa.types.is_floating(array.type) or pa.types.is_unsigned_integer(array.type) else "i"
     bits = np.frombuffer(array.buffers()[1], f"<{signed}{size}", len(array), array.offset * size)
-    return bits.astype(np.int64 if signed == "i" else np.uint64).view(np.uint64)
+    return bits.astype(np.int64 if signed == "i" else np.uint64, copy=False).view(np.uint64)
 
 
 def _of_decimals(array: pa.Array) -> Hashes:
@@ -238,10 +247,8 @@ def _folded(copied: Callable[[slice], npt.NDArray[np.void]], count: int, weights
 
 
 def _of_structs(array: pa.StructArray) -> Hashes:
-    total = np.zeros(len(array), np.uint64)
-    for field, part in zip(array.type, array.flatten(), strict=True):
-        _add_cells(total, field.name, part)
-    return total
+    parts = zip(array.type, array.flatten(), strict=True)
+    return _sum_of_cells(((field.name, part) for field, part in parts), len(array))
 
 
 def _of_lists(array: pa.ListArray) -> Hashes:
