@@ -26,9 +26,9 @@ from benchmarks.report import Report
 from benchmarks.spark import new_session, rows_frame
 from benchmarks.typed import FLAT_COLUMNS
 from dledger import Client, EmbeddedGroup
-from dledger.batch.digest import RowsSum
 from dledger.datasource import sink
 from dledger.datasource.writer import LogWriter
+from dledger.records.digest import RowsSum
 from pyspark_dledger import DefaultSource
 
 DIGEST: Final = "digest of a Spark write's rows, 3 replicas"
@@ -73,7 +73,7 @@ class UndigestedWriter(LogWriter):
 
 
 def counted(batch: pa.RecordBatch, _: Iterable[int] | None = None) -> RowsSum:
-    """Stands in for `dledger.batch.digest.sum_rows`."""
+    """Stands in for `dledger.records.digest.sum_rows`."""
     return RowsSum(batch.num_rows)
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from benchmarks.report import Report
 from benchmarks.rocketmq import make_log
-from dledger.broker.commit_log import CommitLog
-from dledger.broker.ha_service import HAService
-from dledger.broker.message_store import MessageStore
-from dledger.broker.slave import follow_master
 from dledger.net import run
-from dledger.rocketmq.ha_protocol import HASettings
-from dledger.server.main import SWITCH_S
+from dledger.node.process import SWITCH_S
+from dledger.rocketmq.ha.ha_service import HAService
+from dledger.rocketmq.ha.slave import follow_master
+from dledger.rocketmq.ha_protocol.messages import HASettings
+from dledger.rocketmq.store.commit_log import CommitLog
+from dledger.rocketmq.store.message_store import MessageStore
 
 FOLLOWING = "slave of a RocketMQ master, 1 KiB messages, over loopback"
 WRITTEN = "until all is in the commit log"

@@ -12,17 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from dledger.batch.records import encode_batch
-from dledger.messages.broker import PutMessageRequest, PutMessageResponse
-from dledger.messages.client import AppendRequest, AppendResponse
-from dledger.messages.codes import Code
-from dledger.messages.hello import HelloResponse
-from dledger.net.connection import Connection, Handlers, connect
-from dledger.net.handshake import Greeting, Introduction
+from dledger.net.connections.connection import Connection, Handlers, connect
+from dledger.net.connections.handshake import Greeting, Introduction
 from dledger.net.loop import run
 from dledger.net.user_directory import group_secret
-from dledger.wire import Limits
-from dledger.wire.codec import encode
+from dledger.protocol.messages.client import AppendRequest, AppendResponse
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloResponse
+from dledger.protocol.messages.rocketmq import PutMessageRequest, PutMessageResponse
+from dledger.protocol.wire import FrameLimits
+from dledger.protocol.wire.codec import encode
+from dledger.records.body.records import encode_batch
 
 APPEND = AppendRequest(timeout_ms=10_000)
 
@@ -70,7 +70,7 @@ class Generator:
         """Seconds from the first request to the last answer."""
         self._finished = asyncio.get_running_loop().create_future()
         handlers = Handlers(on_frame=self._answered, on_close=self._closed)
-        self._connection = await connect(address, handlers, Limits(header_bytes=1 << 20, payload_bytes=1 << 20), 5)
+        self._connection = await connect(address, handlers, FrameLimits(header_bytes=1 << 20, payload_bytes=1 << 20), 5)
         self._connection.send(self._greeting.hello, 1)
         await self._finished
         self._connection.close()

@@ -14,7 +14,7 @@ from benchmarks.appends import leader_address
 from benchmarks.load import put_load
 from benchmarks.report import Report
 from dledger import Client, EmbeddedGroup
-from dledger.rocketmq.message import Message, encode_message
+from dledger.rocketmq.format.message import Message, encode_message
 
 MESSAGES = "puts of 1 KiB messages, each its own entry, 3 replicas"
 SIZE = 1024

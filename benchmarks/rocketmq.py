@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import Report
-from dledger.rocketmq.borders import walk_messages
-from dledger.rocketmq.columns import column_batches
-from dledger.rocketmq.hosts import Host
-from dledger.rocketmq.message import Message, encode_message
-from dledger.rocketmq.scan import scan
-from dledger.rocketmq.windows import FileReader, LogSpan
+from dledger.rocketmq.columns.borders import walk_messages
+from dledger.rocketmq.columns.commit_log import column_batches
+from dledger.rocketmq.columns.windows import FileReader, LogSpan
+from dledger.rocketmq.format.hosts import Host
+from dledger.rocketmq.format.message import Message, encode_message
+from dledger.rocketmq.format.scan import scan
 
 ROCKETMQ = "RocketMQ commit log of 1 KiB messages, per core"
 ALL = "into all Arrow columns, CRCs compared"

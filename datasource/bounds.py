@@ -21,7 +21,7 @@ _BACK: Final = re.compile(r"-\s*(\d+)")
 _AGO: Final = re.compile(r"-\s*(\d+\s*(?:ms|s|m|h|d))")
 
 
-class Kind(Enum):
+class BoundKind(Enum):
     """What a bound is given by."""
 
     EARLIEST = "earliest"
@@ -44,7 +44,7 @@ class Kind(Enum):
 class Bound:
     """One end of a read."""
 
-    kind: Kind
+    kind: BoundKind
     option: str
     """Who said it, for messages."""
     positions: Positions = field(default_factory=dict)
@@ -78,8 +78,8 @@ def parse_bound(values: Mapping[str, str], side: str) -> Bound | None:
         return parse_offsets(option, text)
     lenient = side == "ending" or _lenient(strategy)
     if option == names[1]:
-        return Bound(Kind.TIME, option, number=time_us(option, text), latest_if_none=lenient)
-    return Bound(Kind.TIMES, option, positions=_by_partition(option, text, TIMES_EXAMPLE), latest_if_none=lenient)
+        return Bound(BoundKind.TIME, option, number=time_us(option, text), latest_if_none=lenient)
+    return Bound(BoundKind.TIMES, option, positions=_by_partition(option, text, TIMES_EXAMPLE), latest_if_none=lenient)
 
 
 def _lenient(strategy: str | None) -> bool:
@@ -97,16 +97,16 @@ def parse_offsets(option: str, text: str) -> Bound:
     """
     word = text.strip().lower()
     if word in {"earliest", "latest", "committed"}:
-        return Bound(Kind(word), option)
+        return Bound(BoundKind(word), option)
     if back := _BACK.fullmatch(word):
-        return Bound(Kind.BACK, option, number=_records(option, text, int(back[1])))
+        return Bound(BoundKind.BACK, option, number=_records(option, text, int(back[1])))
     if ago := _AGO.fullmatch(word):
-        return Bound(Kind.AGO, option, number=duration_ms(option, ago[1]) * 1000)
+        return Bound(BoundKind.AGO, option, number=duration_ms(option, ago[1]) * 1000)
     positions = _by_partition(option, text, OFFSETS_EXAMPLE)
     for topic, partitions in positions.items():
         if bad := [offset for offset in partitions.values() if offset < EARLIEST]:
             raise ConfigError(f"option {option!r} has offset {bad[0]} for topic {topic!r}: {_hint(OFFSETS_EXAMPLE)}")
-    return Bound(Kind.OFFSETS, option, positions=positions)
+    return Bound(BoundKind.OFFSETS, option, positions=positions)
 
 
 def _records(option: str, text: str, count: int) -> int:
@@ -175,4 +175,4 @@ def time_us(option: str, value: Any) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-__all__ = ["Bound", "Kind", "parse_bound", "parse_offsets", "time_us"]
+__all__ = ["Bound", "BoundKind", "parse_bound", "parse_offsets", "time_us"]

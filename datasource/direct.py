@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from dledger.client import Appended, Client, Producer
 from dledger.errors import DLedgerError, TopicRecreated
-from dledger.messages.client import TopicInfo
+from dledger.protocol.messages.client import TopicInfo
 
 
 class Appends:
     """Appends of one task to any topics, many at a time and in order in each partition; a retry of an append by the
-    client doubles nothing, a repeat of the task does. To be used as a `dledger.client.staging.Stage`."""
+    client doubles nothing, a repeat of the task does. To be used as a `dledger.client.blocking.staging.Stage`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

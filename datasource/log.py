@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dledger.client import Client, Span
-from dledger.client.pool import shared_client
-from dledger.client.results import Lineage
+from dledger.client.blocking.pool import shared_client
+from dledger.client.protocol.results import Lineage
 from dledger.datasource.offsets import Positions
 from dledger.datasource.options import Options, need_group
-from dledger.datasource.planning import Piece
+from dledger.datasource.planning import ReadRange
 from dledger.datasource.rows import Body
 from dledger.errors import ConfigError, TopicNotFound, TopicRecreated, Unavailable, WrongGroup
-from dledger.messages.client import OffsetKind, TopicInfo
+from dledger.protocol.messages.client import OffsetKind, TopicInfo
 
 T = TypeVar("T")
 LOOKS: Final = 5
@@ -89,7 +89,7 @@ def _own_node(options: Options) -> str:
     return node.bootstrap_servers
 
 
-class View(NamedTuple):
+class GroupView(NamedTuple):
     """Where topics end at one moment, their log ids, and where they begin."""
 
     offsets: Positions
@@ -106,7 +106,7 @@ class Log:
     address: Address | None = None
     group_id: str = ""
     """What `lineage` said last."""
-    _sizes: dict[Span, list[Piece]] = field(default_factory=dict)
+    _sizes: dict[Span, list[ReadRange]] = field(default_factory=dict)
 
     def found(self) -> Address:
         """The group's address; found once."""
@@ -182,7 +182,7 @@ class Log:
         """Topics that there are, for messages."""
         return ", ".join(info.name for info in self.ask(lambda client: client.topics())[:20]) or "none"
 
-    def look(self, names: Iterable[str], newer_than: Positions | None = None, wait_ms: int = 0) -> View:
+    def look(self, names: Iterable[str], newer_than: Positions | None = None, wait_ms: int = 0) -> GroupView:
         """Where these topics end and begin, linearizable, and which topics they are. With ``newer_than`` and
         ``wait_ms`` the answer may take that long, while nothing is newer.
 
@@ -196,7 +196,7 @@ class Log:
             self.topics(asked)  # says which one, and what is there instead
             raise
 
-    def edges(self, ids: Mapping[str, str]) -> View:
+    def edges(self, ids: Mapping[str, str]) -> GroupView:
         """Where every partition that is read of these topics (name -> log id) ends and begins, linearizable.
 
         Raises:
@@ -220,7 +220,7 @@ class Log:
         """What the consumer group of option groupId has processed."""
         return self.ask(lambda client: client.group(self.options.group_id)).offsets
 
-    def _checked(self, ids: Mapping[str, str], kind: OffsetKind) -> View:
+    def _checked(self, ids: Mapping[str, str], kind: OffsetKind) -> GroupView:
         try:
             view = self._offsets(tuple(ids), kind)
         except TopicNotFound:
@@ -230,20 +230,20 @@ class Log:
         check_ids(ids, view.ids)
         return view
 
-    def _offsets(self, names: tuple[str, ...], kind: OffsetKind, **more: Any) -> View:
+    def _offsets(self, names: tuple[str, ...], kind: OffsetKind, **more: Any) -> GroupView:
         if not names:
-            return View({}, {}, {})
+            return GroupView({}, {}, {})
         answer = self.ask(lambda client: client.offsets(names, kind, **more))
         part = self.options.selection.part
         ends = {name: part(name, answer.offsets[name]) for name in names}
-        return View(ends, answer.log_ids, {name: part(name, found) for name, found in answer.begins.items()})
+        return GroupView(ends, answer.log_ids, {name: part(name, found) for name, found in answer.begins.items()})
 
-    def split(self, spans: Sequence[Span]) -> list[list[Piece]]:
+    def split(self, spans: Sequence[Span]) -> list[list[ReadRange]]:
         """Cut each span between stored batches into pieces of at least its target; by one question, or none when they
         are the spans of the one before: what is stored does not change."""
         if any(span not in self._sizes for span in spans):
             answers = self.ask(lambda client: client.split_many(spans))
-            pieces = ([Piece(one.end, one.bytes) for one in found] for found in answers)
+            pieces = ([ReadRange(one.end, one.bytes) for one in found] for found in answers)
             self._sizes = dict(zip(spans, pieces, strict=True))
         return [self._sizes[span] for span in spans]
 
@@ -268,4 +268,4 @@ def fetch(address: Address, topic_id: int, partition: int, start: int, end: int)
         yield Body(batch.base_offset, batch.count, body, batch.index, batch.term)
 
 
-__all__ = ["LOOKS", "Address", "Log", "View", "check_ids", "fetch", "find_group"]
+__all__ = ["LOOKS", "Address", "GroupView", "Log", "check_ids", "fetch", "find_group"]

@@ -29,7 +29,7 @@ from dledger.datasource.option_table import BATCH
 from dledger.datasource.options import need_group, parse_options
 from dledger.datasource.sql import HINT
 from dledger.errors import ConfigError, TopicNotFound
-from dledger.messages.client import TopicInfo
+from dledger.protocol.messages.client import TopicInfo
 
 Row = dict[str, Any]
 CHUNK_ROWS: Final = 10_000

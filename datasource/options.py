@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dledger.config import MIB, check_name, nearest, parse_peers
-from dledger.datasource.bounds import Bound, Kind, parse_bound
+from dledger.datasource.bounds import Bound, BoundKind, parse_bound
 from dledger.datasource.option_table import BATCH, MEANT, OPTIONS, TABLES
 from dledger.datasource.selection import Selection, parse_selection
 from dledger.datasource.settings import PREFIX, Settings, duration_ms, parse_settings, whole_number, yes_or_no
@@ -26,7 +26,7 @@ DEFAULT_BYTES: Final = MIB << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RateLimits:
     """Of one micro-batch."""
 
     rows: int | None = None
@@ -55,7 +55,7 @@ class Options:
     group_id: str = ""
     hold_retention: bool | None = None
     """None: what the group does stays."""
-    limits: Limits = field(default_factory=Limits)
+    limits: RateLimits = field(default_factory=RateLimits)
     min_partitions: int = 0
     max_task_records: int | None = None
     max_task_bytes: int | None = None
@@ -264,7 +264,7 @@ def _local_path(path: str) -> str:
 
 def _group_id(values: Mapping[str, str], use: str, *bounds: Bound | None) -> str:
     group = values.get("groupId", "").strip()
-    committed = [bound.option for bound in bounds if bound is not None and bound.kind is Kind.COMMITTED]
+    committed = [bound.option for bound in bounds if bound is not None and bound.kind is BoundKind.COMMITTED]
     if committed and not group:
         raise ConfigError(f"option {committed[0]!r} is committed: by whom? Give the option 'groupId'")
     if "holdRetention" in values and not group:
@@ -307,7 +307,7 @@ def _starting_entry(values: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _limits(values: Mapping[str, str]) -> Limits:
+def _limits(values: Mapping[str, str]) -> RateLimits:
     rows, least = size_or_number(values, "maxOffsetsPerTrigger"), size_or_number(values, "minOffsetsPerTrigger")
     if rows is not None and least is not None and least > rows:
         raise ConfigError(
@@ -319,7 +319,7 @@ def _limits(values: Mapping[str, str]) -> Limits:
     if "maxBytesPerTrigger" in values:
         unlimited = values["maxBytesPerTrigger"].strip().lower() == "none"
         size = None if unlimited else size_or_number(values, "maxBytesPerTrigger")
-    return Limits(rows, size, least or 0, duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m")))
+    return RateLimits(rows, size, least or 0, duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m")))
 
 
 def size_or_number(values: Mapping[str, str], name: str) -> int | None:
@@ -383,8 +383,8 @@ def word(values: Mapping[str, str], name: str, words: Sequence[str]) -> str:
 __all__ = [
     "DEFAULT_BYTES",
     "OF_STORES",
-    "Limits",
     "Options",
+    "RateLimits",
     "check_use",
     "flag",
     "need_group",

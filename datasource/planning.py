@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from dledger.client.results import Span
+from dledger.client.protocol.results import Span
 from dledger.config import MIB
 from dledger.datasource.offsets import Positions
 
@@ -30,7 +30,7 @@ MOST_TASKS: Final = 2000
 """Above this, tasks grow; a driver that plans more is busy with that alone."""
 
 
-class Piece(NamedTuple):
+class ReadRange(NamedTuple):
     """Part of a range: up to ``end``, of ``bytes`` stored bytes."""
 
     end: int
@@ -52,7 +52,7 @@ class Slice:
         return self.end - self.start
 
 
-Split = Callable[[Sequence[Span]], list[list[Piece]]]
+Split = Callable[[Sequence[Span]], list[list[ReadRange]]]
 """One question to the log: for each span its pieces, in order, from its start."""
 
 
@@ -198,4 +198,4 @@ def _by_rows(one: Slice, parts: int) -> Iterable[Slice]:
         yield replace(one, start=start, end=end, bytes=one.bytes // parts)
 
 
-__all__ = ["MOST_TASKS", "WHOLE", "Piece", "Shape", "Slice", "Split", "measured", "plan", "ranges", "together"]
+__all__ = ["MOST_TASKS", "WHOLE", "ReadRange", "Shape", "Slice", "Split", "measured", "plan", "ranges", "together"]

@@ -12,9 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from dledger.batch.columns import Columns
-from dledger.batch.json_rows import as_records
-from dledger.datasource.bounds import Bound, Kind
+from dledger.datasource.bounds import Bound, BoundKind
 from dledger.datasource.log import Address, Log, fetch
 from dledger.datasource.loss import check_order, deleted, keep_or_fail, recreated, report
 from dledger.datasource.offsets import Positions
@@ -28,7 +26,9 @@ from dledger.datasource.sql import HINT, remade
 from dledger.datasource.typed_rows import typed_rows
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
-from dledger.messages.client import TopicInfo
+from dledger.protocol.messages.client import TopicInfo
+from dledger.records.body.json_rows import as_records
+from dledger.records.columns.types import Columns
 
 LOGGER: Final = logging.getLogger("dledger.spark")
 
@@ -72,9 +72,9 @@ class LogReader(DataSourceReader):
         self.columns = columns_to_read(self.options, schema, Log(self.options))
         self.remade = remade(schema)
         starting, ending = self.options.starting, self.options.ending
-        if starting is not None and starting.kind is Kind.LATEST:
+        if starting is not None and starting.kind is BoundKind.LATEST:
             raise ConfigError("'startingOffsets' latest would read nothing in a batch: write earliest or JSON")
-        if ending is not None and ending.kind is Kind.EARLIEST:
+        if ending is not None and ending.kind is BoundKind.EARLIEST:
             raise ConfigError("'endingOffsets' earliest would read nothing: write latest or JSON")
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -91,8 +91,8 @@ class LogReader(DataSourceReader):
                 f"; topics there: {log.some_names()}"
             )
         edges = Edges.of(log, {name: info.log_id for name, info in infos.items()})
-        starts = resolve(self.options.starting or Bound(Kind.EARLIEST, "startingOffsets"), edges, log)
-        ends = resolve(self.options.ending or Bound(Kind.LATEST, "endingOffsets"), edges, log)
+        starts = resolve(self.options.starting or Bound(BoundKind.EARLIEST, "startingOffsets"), edges, log)
+        ends = resolve(self.options.ending or Bound(BoundKind.LATEST, "endingOffsets"), edges, log)
         check_order(starts, ends, f"{_said(self.options.starting)} and {_said(self.options.ending)}")
         starts = keep_or_fail(starts, ends, edges.begins, self.options.fail_on_data_loss)
         return plan_slices(log, self.options, infos, starts, ends, self.columns, self.remade)

@@ -8,7 +8,6 @@ from typing import Final
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-from dledger.batch.columns import Columns
 from dledger.datasource.log import Log
 from dledger.datasource.options import Options, parse_options
 from dledger.datasource.schema import check_read_schema, same_columns, table_schema
@@ -24,7 +23,8 @@ from dledger.datasource.typed import (
     unseen,
 )
 from dledger.errors import ConfigError, PathError, TopicNotFound, Unavailable
-from dledger.messages.client import TopicInfo
+from dledger.protocol.messages.client import TopicInfo
+from dledger.records.columns.types import Columns
 
 LOGGER: Final = logging.getLogger("dledger.spark")
 RECORD: Final = StructField(

@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from dledger.batch.records import RECORD_SCHEMA
-from dledger.batch.typed import convert, key_bytes, stamped
 from dledger.config import MIB
 from dledger.datasource.partitioner import binary_parts
 from dledger.datasource.schema import WriteColumns
 from dledger.datasource.spreading import Spread, groups
 from dledger.datasource.typed import TypedTopic
 from dledger.errors import ConfigError
+from dledger.records.body.records import RECORD_SCHEMA
+from dledger.records.body.typed import convert, key_bytes, stamped
 
 LEAST_BYTES: Final = MIB
 """A body is stored once it has this much, or when the task ends."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dledger.datasource.bounds import Bound, Kind
+from dledger.datasource.bounds import Bound, BoundKind
 from dledger.datasource.log import Log
 from dledger.datasource.offsets import EARLIEST, LATEST, Positions
 from dledger.errors import ConfigError, OffsetOutOfRange
@@ -38,24 +38,24 @@ def resolve(bound: Bound, edges: Edges, log: Log, now: Callable[[], float] = tim
         TopicRecreated: a topic is another one by now.
     """
     match bound.kind:
-        case Kind.EARLIEST:
+        case BoundKind.EARLIEST:
             return _copy(edges.begins)
-        case Kind.LATEST:
+        case BoundKind.LATEST:
             return _copy(edges.ends)
-        case Kind.COMMITTED:
+        case BoundKind.COMMITTED:
             return _committed(edges, log)
-        case Kind.OFFSETS:
+        case BoundKind.OFFSETS:
             return _offsets(bound, edges)
-        case Kind.BACK:
+        case BoundKind.BACK:
             return {
                 topic: {p: max(edges.begins[topic][p], end - bound.number) for p, end in ends.items()}
                 for topic, ends in edges.ends.items()
             }
-        case Kind.TIMES:
+        case BoundKind.TIMES:
             _check_same_partitions(bound.option, bound.positions, edges.ends)
             return _by_time(bound, edges, log, bound.positions)
-        case Kind.TIME | Kind.AGO:
-            at = bound.number if bound.kind is Kind.TIME else int(now() * 1e6) - bound.number
+        case BoundKind.TIME | BoundKind.AGO:
+            at = bound.number if bound.kind is BoundKind.TIME else int(now() * 1e6) - bound.number
             return _by_time(bound, edges, log, {t: dict.fromkeys(ends, at) for t, ends in edges.ends.items()})
 
 

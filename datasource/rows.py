@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dledger.batch.records import decode_batch
 from dledger.config import MIB
 from dledger.datasource.partitioner import binary_parts
 from dledger.errors import ProtocolError
+from dledger.records.body.records import decode_batch
 from dledger.types import Buffer
 
 LEAST_BYTES: Final = MIB

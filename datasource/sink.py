@@ -19,7 +19,7 @@ transactions. Until 0.2 the first and the third had no topic; what was committed
 that it wrote to.
 
 Both are the same, too, when a checkpoint was restored from an older copy, or copied for another query, and then the
-batch of that number has other rows. So the commit also has the count and digest of all rows (`dledger.batch.digest`),
+batch of that number has other rows. So the commit also has the count and digest of all rows (`dledger.records.digest`),
 and a repeat with others is an error (``onReplayMismatch``). A plain batch write is never run again under its name, and
 needs none.
 
@@ -41,10 +41,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from dledger.batch.digest import RowsSum, sum_rows
-from dledger.catalog.writers import JOB
+from dledger.catalog.clients.writers import JOB
 from dledger.client import Client, Committed
-from dledger.client.staging import Stage
+from dledger.client.blocking.staging import Stage
 from dledger.datasource import replays
 from dledger.datasource.claims import Claim, check_claim, claim
 from dledger.datasource.direct import Appends
@@ -63,8 +62,9 @@ from dledger.datasource.typed import (
     open_topic,
 )
 from dledger.errors import ConfigError, DLedgerError, ReplayMismatch, TopicExists, TopicNotFound
-from dledger.messages.client import TopicInfo
-from dledger.messages.command import StageSum
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.protocol.messages.client import TopicInfo
+from dledger.records.digest import RowsSum, sum_rows
 
 BY_COLUMN: Final = "*"
 """Stands for the topic of a write whose rows name theirs."""

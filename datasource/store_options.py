@@ -15,9 +15,9 @@ from dledger.datasource.patterns import java_pattern
 from dledger.datasource.selection import Selection
 from dledger.datasource.settings import duration_ms
 from dledger.errors import ConfigError
-from dledger.foreign.forms import DLEDGER, LAYOUTS
-from dledger.foreign.storage import Storage
-from dledger.rocketmq.columns import Wanted
+from dledger.rocketmq.columns.commit_log import Wanted
+from dledger.rocketmq.files.layout import DLEDGER, LAYOUTS
+from dledger.rocketmq.files.storage import Storage
 
 USED: Final = (
     "path", "layout", "storageOptions", "onDamage", "subscribe", "subscribePattern", "topic", "startingOffsets",

@@ -22,9 +22,9 @@ from dledger.config import nearest
 from dledger.datasource.sql import is_create_table, of_create_table, with_options
 from dledger.datasource.store_options import StoreOptions, parse_store_options
 from dledger.errors import ConfigError
-from dledger.foreign.forms import DLEDGER
-from dledger.rocketmq.columns import SCHEMA
-from dledger.rocketmq.entry_columns import ENTRY_SCHEMA
+from dledger.rocketmq.columns.commit_log import SCHEMA
+from dledger.rocketmq.columns.entries import ENTRY_SCHEMA
+from dledger.rocketmq.files.layout import DLEDGER
 
 TYPES: Final[dict[pa.DataType, DataType]] = {
     pa.string(): StringType(),

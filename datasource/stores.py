@@ -19,11 +19,11 @@ from dledger.datasource.store_options import LATEST, StoreOptions, parse_store_o
 from dledger.datasource.store_schema import columns_to_read
 from dledger.datasource.worker import settle
 from dledger.errors import CorruptEntry, PathError
-from dledger.foreign.forms import open_store
-from dledger.foreign.ranges import FileRange, cut, plan_store, read_range
-from dledger.foreign.storage import Storage
-from dledger.rocketmq.columns import ColumnBatch, Wanted
-from dledger.rocketmq.scan import Piece
+from dledger.rocketmq.columns.commit_log import ColumnBatch, Wanted
+from dledger.rocketmq.files.layout import open_store
+from dledger.rocketmq.files.ranges import FileRange, cut, plan_store, read_range
+from dledger.rocketmq.files.storage import Storage
+from dledger.rocketmq.format.scan import ScannedPiece
 
 LOGGER: Final = logging.getLogger("dledger.spark")
 WAY_OUT: Final = (
@@ -45,7 +45,7 @@ class StoreSlice(InputPartition):
     fail_on_data_loss: bool
     schema: StructType
     """Of the rows."""
-    faults: tuple[Piece, ...] = field(default=())
+    faults: tuple[ScannedPiece, ...] = field(default=())
     """What is wrong between files, for the table of damage."""
     table: str = ""
 
@@ -101,7 +101,7 @@ def _slice(
     one: FileRange | None,
     columns: tuple[str, ...],
     schema: StructType,
-    faults: tuple[Piece, ...] = (),
+    faults: tuple[ScannedPiece, ...] = (),
 ) -> StoreSlice:
     fails = (options.fail_on_damage, options.fail_on_data_loss)
     return StoreSlice(storage, options.layout, one, columns, options.wanted, *fails, schema, faults, options.table)
@@ -160,7 +160,7 @@ class Damage:
     def __init__(self, path: str, fail: bool) -> None:
         self._path = path
         self._fail = fail
-        self._found: list[Piece] = []
+        self._found: list[ScannedPiece] = []
 
     def take(self, batch: ColumnBatch) -> None:
         """What was found in a batch; raises as `take_all`."""
@@ -171,7 +171,7 @@ class Damage:
             )  # fmt: skip
         self.take_all(batch.damage)
 
-    def take_all(self, pieces: Sequence[Piece]) -> None:
+    def take_all(self, pieces: Sequence[ScannedPiece]) -> None:
         """Raises:
         CorruptEntry: when it is an error.
         """
@@ -189,7 +189,7 @@ class Damage:
             )  # fmt: skip
 
 
-def _place(piece: Piece) -> str:
+def _place(piece: ScannedPiece) -> str:
     return f"bytes {piece.start} to {piece.end} of the log"
 
 

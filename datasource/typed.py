@@ -10,13 +10,13 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
-from dledger.batch.columns import Columns, build, find
-from dledger.batch.evolution import holds, merge, side_by_side
 from dledger.client import Client
 from dledger.datasource.options import Options
 from dledger.datasource.schema import FROM_A_READ, WRITABLE
 from dledger.errors import ConfigError, ProtocolError, SchemaMismatch, TopicExists, TopicNotFound
-from dledger.messages.client import TopicInfo
+from dledger.protocol.messages.client import TopicInfo
+from dledger.records.columns.evolution import holds, merge, side_by_side
+from dledger.records.columns.types import Columns, build, find
 
 TRIES: Final = 100
 """So many other writers may change the columns while one tries to."""

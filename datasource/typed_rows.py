@@ -1,7 +1,7 @@
 """Stored bodies of a typed topic -> Arrow batches of the columns that are read, without a loop over rows.
 
 A column that a body has as it is wanted lies where it was received. Each body is read by the version that it was
-written under; how this fits the columns of the read is `dledger.batch.typed.convert`.
+written under; how this fits the columns of the read is `dledger.records.body.typed.convert`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from dledger.batch.columns import Columns
-from dledger.batch.typed import Schemas, arrow_schema, convert, decode_typed, record_times
 from dledger.datasource.rows import UTC_MICROS, Body, Constants, decoded, gather, number_column, places
 from dledger.errors import SchemaMismatch
+from dledger.records.body.typed import Schemas, arrow_schema, convert, decode_typed, record_times
+from dledger.records.columns.types import Columns
 from dledger.types import Buffer
 
 TIMES: Final = "\0times"

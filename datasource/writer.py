@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from dledger.catalog.writers import JOB
+from dledger.catalog.clients.writers import JOB
 from dledger.datasource.claims import Claim
 from dledger.datasource.nameless import warn_of_repeats
 from dledger.datasource.option_table import WRITE

@@ -8,17 +8,17 @@ from typing import Final
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from dledger.client.results import Span
+from dledger.client.protocol.results import Span
 from dledger.datasource.offsets import Positions
-from dledger.datasource.options import Limits
-from dledger.datasource.planning import Piece, Slice, Split, measured, ranges
+from dledger.datasource.options import RateLimits
+from dledger.datasource.planning import ReadRange, Slice, Split, measured, ranges
 from dledger.errors import ConfigError
 
 STEPS: Final = 8
 """Into so many pieces a partition's share of the byte limit is cut, so that little of it is left unused."""
 
 
-def limits_for(limit: ReadLimit, limits: Limits) -> Limits:
+def limits_for(limit: ReadLimit, limits: RateLimits) -> RateLimits:
     """The options' limits under the one that Spark puts on this batch: `getDefaultReadLimit`, or the trigger's.
 
     Raises:
@@ -26,7 +26,7 @@ def limits_for(limit: ReadLimit, limits: Limits) -> Limits:
     """
     match limit:
         case ReadAllAvailable():
-            return Limits(bytes=None)
+            return RateLimits(bytes=None)
         case ReadMaxRows():
             return replace(limits, rows=limit.max_rows)
         case ReadMaxBytes():
@@ -48,7 +48,7 @@ class Pace:
         self._empty_at: float | None = None  # nothing was unread then; None: how long it waits is not known
         self.holding = False
 
-    def go(self, backlog: int, limits: Limits, patient: bool) -> bool:
+    def go(self, backlog: int, limits: RateLimits, patient: bool) -> bool:
         """Whether a batch is due now that ``backlog`` records are unread; never when there is none.
 
         Args:
@@ -131,7 +131,7 @@ def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
     return [_until(backlog[i], end) for i, end in sorted(taken.items())]
 
 
-def _pieces(parts: Sequence[Slice], targets: Sequence[int], most: int, split: Split) -> list[list[Piece]]:
+def _pieces(parts: Sequence[Slice], targets: Sequence[int], most: int, split: Split) -> list[list[ReadRange]]:
     """Pieces of each part at the borders of its stored batches, by one question."""
     spans = [Span(p.topic, p.partition, p.start, p.end, target, most) for p, target in zip(parts, targets, strict=True)]
     return [list(pieces) for pieces in split(spans)]

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from dledger.client.results import Lineage
-from dledger.datasource.log import View
+from dledger.client.protocol.results import Lineage
+from dledger.datasource.log import GroupView
 from dledger.datasource.loss import deleted, recreated
 from dledger.datasource.offsets import Positions, StreamOffset
 from dledger.datasource.options import Options
 from dledger.errors import WrongGroup
-from dledger.messages.client import TopicInfo
+from dledger.protocol.messages.client import TopicInfo
 
 LOGGER: Final = logging.getLogger("dledger.spark")
 
@@ -47,7 +47,7 @@ class Changes:
         self._tell(f"{text}. Going on with its topics as with topics made anew, because 'onTopicRecreate' is restart")
         return now.group_id
 
-    def same(self, given: StreamOffset, view: View) -> set[str]:
+    def same(self, given: StreamOffset, view: GroupView) -> set[str]:
         """The topics of an offset that are still what they were.
 
         Raises:

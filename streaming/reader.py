@@ -22,18 +22,18 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from dledger.datasource.bounds import Bound, Kind
-from dledger.datasource.log import LOOKS, Log, View
+from dledger.datasource.bounds import Bound, BoundKind
+from dledger.datasource.log import LOOKS, GroupView, Log
 from dledger.datasource.loss import check_order, keep_or_fail
 from dledger.datasource.offsets import Positions, StreamOffset, batch_start
 from dledger.datasource.option_table import STREAM
-from dledger.datasource.options import Limits, need_group, need_topics, parse_options
+from dledger.datasource.options import RateLimits, need_group, need_topics, parse_options
 from dledger.datasource.reader import plan_slices, read_slice
 from dledger.datasource.reading import columns_to_read
 from dledger.datasource.resolving import Edges, resolve
 from dledger.datasource.sql import HINT, remade
 from dledger.errors import OffsetOutOfRange, TopicNotFound, TopicRecreated
-from dledger.messages.client import TopicInfo
+from dledger.protocol.messages.client import TopicInfo
 from dledger.streaming.admission import Pace, admit, limits_for
 from dledger.streaming.changes import Changes
 from dledger.streaming.progress import Progress
@@ -61,8 +61,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sleep = sleep
         self._infos: dict[str, TopicInfo] = {}
         self._first: StreamOffset | None = None
-        self._seen: View | None = None
-        self._last: View | None = None
+        self._seen: GroupView | None = None
+        self._last: GroupView | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts. Spark asks several times, before and after the batch is planned, and keeps none of
@@ -76,7 +76,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self, infos: dict[str, TopicInfo]) -> tuple[Positions, dict[str, str]]:
         self._infos = infos
         edges = Edges.of(self.log, {name: info.log_id for name, info in infos.items()})
-        starts = resolve(self.options.starting or Bound(Kind.LATEST, "startingOffsets"), edges, self.log)
+        starts = resolve(self.options.starting or Bound(BoundKind.LATEST, "startingOffsets"), edges, self.log)
         return keep_or_fail(starts, edges.ends, edges.begins, self.options.fail_on_data_loss), edges.ids
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -113,7 +113,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._end(given, self._seen, limits_for(limit, self.options.limits))
         return start if end is None else end.as_json()
 
-    def _end(self, given: StreamOffset, view: View, limits: Limits) -> StreamOffset | None:
+    def _end(self, given: StreamOffset, view: GroupView, limits: RateLimits) -> StreamOffset | None:
         """Of the next batch; None when there is nothing for one."""
         group = self._changes.group(given, self.log.lineage())  # the one that has answered
         starts, added = self._starts(given, view)
@@ -124,7 +124,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = StreamOffset(admitted, view.ids, begin=starts if given.init else added, group=group)
         return self._changes.with_unread(end, given)
 
-    def _look_again(self, view: View) -> bool:
+    def _look_again(self, view: GroupView) -> bool:
         """Whether a topic has gone, or was made again, since ``view`` was seen. The next plan is made without it; with
         the trigger AvailableNow what is still there keeps its end."""
         fresh = self._look()
@@ -135,10 +135,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         ids = {topic: log_id for topic, log_id in fresh.ids.items() if topic in view.ids}
         ends = {t: (view if view.ids[t] == log_id else fresh).offsets[t] for t, log_id in ids.items()}
-        self._last = self._seen = View(ends, ids, {topic: fresh.begins[topic] for topic in ids})
+        self._last = self._seen = GroupView(ends, ids, {topic: fresh.begins[topic] for topic in ids})
         return True
 
-    def _look(self, given: StreamOffset | None = None) -> View:
+    def _look(self, given: StreamOffset | None = None) -> GroupView:
         """Where the log ends; with ``given`` after a wait, unless there is more than that."""
         for look in range(LOOKS):
             names = tuple(self.log.select()) if self.options.selection.pattern else self.options.selection.names
@@ -152,7 +152,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except TopicNotFound:
                 if not self.options.selection.pattern or look == LOOKS - 1:
                     raise
-        return View({}, {}, {})
+        return GroupView({}, {}, {})
 
     def _known(self, given: StreamOffset, names: Sequence[str]) -> Positions:
         """What an answer must be newer than. While a batch waits for more records, those seen are no news."""
@@ -161,7 +161,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known.update({name: self._seen.offsets[name] for name in names if name in self._seen.offsets})
         return known
 
-    def _starts(self, given: StreamOffset, view: View) -> tuple[Positions, Positions]:
+    def _starts(self, given: StreamOffset, view: GroupView) -> tuple[Positions, Positions]:
         """Where the batch starts, and the part of it that the offset before does not say: topics and partitions that
         were not read by then. One that was read earlier goes on where it was left, a new one begins with its first
         record."""
@@ -177,7 +177,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 added[topic] = back
         return starts, added
 
-    def _admit(self, starts: Positions, view: View, limits: Limits) -> Positions:
+    def _admit(self, starts: Positions, view: GroupView, limits: RateLimits) -> Positions:
         backlog = sum(end - starts[topic][p] for topic, ends in view.offsets.items() for p, end in ends.items())
         if not self._pace.go(backlog, limits, patient=self._last is None):
             return starts

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dledger.errors import ConfigError
-from dledger.foreign.tail import Places
+from dledger.rocketmq.files.tail import Places
 
 FORMAT: Final = 1
 

@@ -27,8 +27,8 @@ from dledger.datasource.store_options import EARLIEST, LATEST, parse_store_optio
 from dledger.datasource.store_schema import columns_to_read
 from dledger.datasource.stores import Damage, read_store_slice, store_slices
 from dledger.errors import ConfigError, OffsetOutOfRange
-from dledger.foreign.forms import COMMITLOG, Store, open_store
-from dledger.foreign.tail import Places, begins, bounded, ends, faults_between, place_at, ranges_between
+from dledger.rocketmq.files.layout import COMMITLOG, Store, open_store
+from dledger.rocketmq.files.tail import Places, begins, bounded, ends, faults_between, place_at, ranges_between
 from dledger.streaming.store_offsets import StoreOffset
 
 LOOK_S: Final = 0.05

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from dledger.store import coverage
+from dledger.testing.disk import coverage
 
 settings.register_profile("no deadline", deadline=None)  # a slow moment of the machine is no failure
 settings.load_profile("no deadline")
@@ -95,10 +95,10 @@ def group(make_group: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def stores() -> ModuleType:
-    """What makes RocketMQ's and DLedger's stores: tests/foreign/store_maker.py."""
+    """What makes RocketMQ's and DLedger's stores: tests/rocketmq/files/store_maker.py."""
     name = "dledger_store_maker"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "foreign/store_maker.py")
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "rocketmq/files/store_maker.py")
         assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = module = importlib.util.module_from_spec(spec)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dledger import Client
-from dledger.store.dump import dump_store
+from dledger.storage.offline.dump import dump_store
 from flights.data import key_of, totals_of
 
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from dledger.batch.header import BodyHeader, Codec, Flag, Kind
-from dledger.catalog.catalog import Catalog
 from dledger.catalog.results import CommandResult, DataResult
-from dledger.catalog.table import MemoryTables
-from dledger.messages.command import (
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.table import MemoryTables
+from dledger.protocol.messages.catalog_commands import (
     Command,
     CommitTransaction,
     CommitWrite,
@@ -19,6 +18,7 @@ from dledger.messages.command import (
     OpenStage,
     StageSum,
 )
+from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -47,7 +47,7 @@ class Log:
         """Commit a batch."""
         producer_id, epoch = (stage, 0) if stage is not None else producer
         header = BodyHeader(
-            Kind.DATA, topic_id, partition, count, time, time, producer_id, epoch, sequence, Codec.NONE,
+            BodyKind.DATA, topic_id, partition, count, time, time, producer_id, epoch, sequence, Codec.NONE,
             Flag.STAGED if stage is not None else Flag(0),
         )  # fmt: skip
         self.entries.append((self.pos, size, header, len(self.entries) & 0xFFFF))

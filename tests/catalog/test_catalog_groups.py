@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from dledger.catalog.catalog import Catalog
 from dledger.catalog.listing import list_progress
-from dledger.messages.codes import Code
-from dledger.messages.command import CommitOffsets, CommitProgress, DeleteGroup, DeleteTopic, HoldRetention
+from dledger.catalog.state_machine import Catalog
+from dledger.protocol.messages.catalog_commands import (
+    CommitOffsets,
+    CommitProgress,
+    DeleteGroup,
+    DeleteTopic,
+    HoldRetention,
+)
+from dledger.protocol.messages.codes import Code
 
 
 def commit(log: Any, name: str = "g", time_ms: int = 77, **spans: dict[int, int]) -> Code:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dledger.catalog.catalog import Catalog
-from dledger.catalog.table import MemoryTables
-from dledger.messages.codes import Code
-from dledger.messages.command import Admit
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.table import MemoryTables
+from dledger.protocol.messages.catalog_commands import Admit
+from dledger.protocol.messages.codes import Code
 
 
 def test_of_two_admissions_made_from_the_same_view_only_the_first_counts():

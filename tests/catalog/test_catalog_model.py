@@ -9,11 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger.catalog.catalog import Catalog
-from dledger.catalog.producers import SESSION_MS
-from dledger.catalog.table import MemoryTables
-from dledger.messages.codes import Code
-from dledger.messages.command import (
+from dledger.catalog.clients.producers import SESSION_MS
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.table import MemoryTables
+from dledger.protocol.messages.catalog_commands import (
     AbortTransaction,
     AddPartitions,
     CommitOffsets,
@@ -28,6 +27,7 @@ from dledger.messages.command import (
     OpenStage,
     StageSum,
 )
+from dledger.protocol.messages.codes import Code
 
 NAMES = st.sampled_from(["a", "b"])
 WRITERS = st.sampled_from(["v", "w"])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.catalog.partition import ROW_SIZE, Partition
-from dledger.catalog.table import MemoryTables
+from dledger.catalog.topics.partition import ROW_SIZE, Partition
+from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import ConfigError, OffsetOutOfRange
 
 

@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
-from dledger.batch.columns import Atom, Columns, Field
-from dledger.catalog.catalog import Catalog
 from dledger.catalog.listing import first_offsets, list_commits, list_partitions, list_progress
+from dledger.catalog.state_machine import Catalog
 from dledger.errors import TopicNotFound
-from dledger.messages.codes import Code
-from dledger.messages.command import AddPartitions, CommitOffsets, CreateTopic, DeleteTopic, EvolveSchema
+from dledger.protocol.messages.catalog_commands import (
+    AddPartitions,
+    CommitOffsets,
+    CreateTopic,
+    DeleteTopic,
+    EvolveSchema,
+)
+from dledger.protocol.messages.codes import Code
+from dledger.records.columns.types import Atom, Columns, Field
 
 MANY = 10_000
 WIDE = 2 << 32

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dledger.batch.header import BodyHeader, Flag, Kind
-from dledger.catalog import producers as limits
-from dledger.catalog.producers import WINDOW, Producers
-from dledger.messages.codes import Code
-from dledger.messages.command import DeleteTopic, Expire, InitProducer
+from dledger.catalog.clients import producers as limits
+from dledger.catalog.clients.producers import WINDOW, Producers
+from dledger.protocol.messages.catalog_commands import DeleteTopic, Expire, InitProducer
+from dledger.protocol.messages.codes import Code
+from dledger.records.body.header import BodyHeader, BodyKind, Flag
 
 WEEK_MS = limits.SESSION_MS
 
@@ -104,7 +104,7 @@ def test_session_time_does_not_run_backwards_with_another_leaders_clock(log: Any
 
 
 def header(producer_id: int, sequence: int) -> BodyHeader:
-    return BodyHeader(Kind.DATA, 1, 0, 1, 0, 0, producer_id, 0, sequence)
+    return BodyHeader(BodyKind.DATA, 1, 0, 1, 0, 0, producer_id, 0, sequence)
 
 
 def test_more_sessions_than_the_limit_forget_the_longest_unused_ones() -> None:
@@ -156,7 +156,7 @@ def test_producer_name_with_blanks_is_malformed(log: Any) -> None:
         ({"topic_id": 7}, Code.UNKNOWN_TOPIC),
         ({"partition": 2}, Code.UNKNOWN_TOPIC),
         ({"count": 0}, Code.MALFORMED),
-        ({"kind": Kind.COMMAND}, Code.MALFORMED),
+        ({"kind": BodyKind.COMMAND}, Code.MALFORMED),
         ({"producer_epoch": 0}, Code.PRODUCER_FENCED),
         ({"producer_epoch": 2}, None),
         ({"producer_id": 9}, None),
@@ -177,7 +177,7 @@ def test_leader_checks_before_it_proposes_what_is_certain_already(
     log.data(4)
     log.data(3, producer=p)
     parts = {
-        "kind": Kind.DATA, "topic_id": 1, "count": 3, "producer_id": p[0], "producer_epoch": p[1], "sequence": 0,
+        "kind": BodyKind.DATA, "topic_id": 1, "count": 3, "producer_id": p[0], "producer_epoch": p[1], "sequence": 0,
         **change,
     }  # fmt: skip
     answer = log.catalog.check_append(BodyHeader(**parts))

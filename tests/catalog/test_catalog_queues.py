@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.catalog.catalog import Catalog
-from dledger.catalog.queues import Queues, Settled
-from dledger.catalog.table import MemoryTables
-from dledger.messages.codes import Code
-from dledger.messages.command import AdoptCommitLog
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.queues import Queues, Settled
+from dledger.catalog.topics.table import MemoryTables
+from dledger.protocol.messages.catalog_commands import AdoptCommitLog
+from dledger.protocol.messages.codes import Code
 
 
 def test_a_queue_goes_on_behind_its_last_message() -> None:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from dledger.batch.columns import Atom, Columns, Field
-from dledger.batch.header import BodyHeader, Codec, Flag, Kind
-from dledger.catalog.catalog import Catalog
 from dledger.catalog.results import CommandResult, DataResult
-from dledger.catalog.schemas import MAX_VERSIONS
-from dledger.catalog.table import MemoryTables
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.schemas import MAX_VERSIONS
+from dledger.catalog.topics.table import MemoryTables
 from dledger.checksum import crc32
-from dledger.messages.codes import Code
-from dledger.messages.command import CreateTopic, DeleteTopic, EvolveSchema
+from dledger.protocol.messages.catalog_commands import CreateTopic, DeleteTopic, EvolveSchema
+from dledger.protocol.messages.codes import Code
+from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag
+from dledger.records.columns.types import Atom, Columns, Field
 
 A = Columns((Field("a", Atom("integer")),))
 AB = Columns((*A.fields, Field("b", Atom("string"))))
@@ -38,7 +38,7 @@ def evolve(log: Any, base: int, columns: Columns | str, topic: str = "rows", log
 
 def send(log: Any, version: int, topic_id: int = 2, stage: int | None = None, sequence: int = 0) -> DataResult:
     header = BodyHeader(
-        Kind.DATA, topic_id, 1, 1, 0, 0, stage or 0, 0, sequence, Codec.NONE,
+        BodyKind.DATA, topic_id, 1, 1, 0, 0, stage or 0, 0, sequence, Codec.NONE,
         Flag.STAGED if stage else Flag(0), version,
     )  # fmt: skip
     refused = log.catalog.check_append(header)

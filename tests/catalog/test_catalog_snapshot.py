@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dledger.catalog.catalog import Catalog
-from dledger.catalog.table import MemoryTables
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import CorruptStore
-from dledger.messages.codes import Code
-from dledger.messages.command import CreateTopic, DeleteTopic, InitProducer
+from dledger.protocol.messages.catalog_commands import CreateTopic, DeleteTopic, InitProducer
+from dledger.protocol.messages.codes import Code
 
 
 def filled(log: Any) -> Any:

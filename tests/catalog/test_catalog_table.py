@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.catalog.table import MemoryTables, Table
+from dledger.catalog.topics.table import MemoryTables, Table
 from dledger.errors import CorruptStore
 
 

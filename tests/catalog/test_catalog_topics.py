@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dledger.errors import TopicNotFound
-from dledger.messages.codes import Code
-from dledger.messages.command import AddPartitions, CommitOffsets, CreateTopic, DeleteTopic
+from dledger.protocol.messages.catalog_commands import AddPartitions, CommitOffsets, CreateTopic, DeleteTopic
+from dledger.protocol.messages.codes import Code
 
 
 def create(log: Any, name: str = "x", log_id: str = "id-x", **settings: Any) -> Any:

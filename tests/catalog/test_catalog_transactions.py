@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from dledger.catalog.partition import Partition
-from dledger.catalog.table import MemoryTables
-from dledger.catalog.transactions import MAX_STAGE_MS, Transactions
-from dledger.messages.codes import Code
-from dledger.messages.command import (
+from dledger.catalog.clients.transactions import MAX_STAGE_MS, Transactions
+from dledger.catalog.topics.partition import Partition
+from dledger.catalog.topics.table import MemoryTables
+from dledger.protocol.messages.catalog_commands import (
     AbortTransaction,
     CommitTransaction,
     DeleteTopic,
     Expire,
     OpenStage,
 )
+from dledger.protocol.messages.codes import Code
 
 
 def test_staged_batches_have_no_offsets_until_the_commit_gives_them_all(log: Any) -> None:

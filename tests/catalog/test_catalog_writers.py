@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dledger.catalog.catalog import Catalog
-from dledger.catalog.partition import Partition
-from dledger.catalog.table import MemoryTables
-from dledger.catalog.transactions import Transactions
-from dledger.messages.codes import Code
-from dledger.messages.command import CommitTransaction, CommitWrite, OpenStage
+from dledger.catalog.clients.transactions import Transactions
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.partition import Partition
+from dledger.catalog.topics.table import MemoryTables
+from dledger.protocol.messages.catalog_commands import CommitTransaction, CommitWrite, OpenStage
+from dledger.protocol.messages.codes import Code
 
 DIGEST = "00000000000000ff"
 

@@ -12,9 +12,9 @@ from dledger import Client, EmbeddedGroup
 from dledger.cli.export import MARK, staged
 from dledger.cli.main import main
 from dledger.errors import PathError
-from dledger.foreign.forms import open_store
-from dledger.foreign.ranges import plan_store, read_range
-from dledger.foreign.storage import Storage
+from dledger.rocketmq.files.layout import open_store
+from dledger.rocketmq.files.ranges import plan_store, read_range
+from dledger.rocketmq.files.storage import Storage
 
 
 def run(*words: str) -> Result:

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dledger import Client, EmbeddedGroup
-from dledger.batch.columns import Array, Atom, Columns, Field
 from dledger.cli.group import _print_status
 from dledger.cli.main import main
+from dledger.records.columns.types import Array, Atom, Columns, Field
 
 pytestmark = pytest.mark.cluster
 

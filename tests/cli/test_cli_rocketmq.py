@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from dledger.cli.main import main
 from dledger.errors import ConfigError, FormatError, PathError
-from dledger.foreign.storage import Storage
-from dledger.rocketmq.index_file import IndexFile
+from dledger.rocketmq.files.storage import Storage
+from dledger.rocketmq.format.index_file import IndexFile
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dledger.broker.message_store import MessageStore
-from dledger.broker.store_guard import StoreLock
 from dledger.cli.main import main
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError, PathError
-from dledger.rocketmq.message import Message
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.store.message_store import MessageStore
+from dledger.rocketmq.store.store_lock import StoreLock
 
 SIZE = 65_536
 

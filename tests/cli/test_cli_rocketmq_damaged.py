@@ -17,16 +17,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dledger.broker.consume_queues import ConsumeQueues
-from dledger.broker.index_service import IndexService
-from dledger.broker.message_store import MessageStore
-from dledger.broker.reput import Reput
-from dledger.broker.store_guard import CheckpointFile
 from dledger.cli.main import main
 from dledger.errors import DLedgerError
-from dledger.rocketmq.checkpoint import StoreCheckpoint
-from dledger.rocketmq.message import Message
-from dledger.rocketmq.scan import Kind, scan
+from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.format.checkpoint import StoreCheckpoint
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.index_service import IndexService
+from dledger.rocketmq.store.message_store import MessageStore
+from dledger.rocketmq.store.store_lock import CheckpointFile
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
 SLOTS = 100
@@ -99,7 +99,7 @@ def damages(path: Path) -> Iterator[Damage]:
     yield "missing", lambda _: None
     yield "empty", cut(0)
     if path.parent.name in ("commitlog", "data"):
-        found = [piece for piece in scan(data, int(path.name)) if piece.kind in (Kind.MESSAGE, Kind.ENTRY)]
+        found = [piece for piece in scan(data, int(path.name)) if piece.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)]
         start, middle, last = int(path.name), found[len(found) // 2], found[-1]
         places = {"header": 20, "body": 89 + middle.message_offset - middle.start, "properties": 1 << 20}
         for one, name in ((middle, "a middle message"), (last, "the last message")):

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dledger.broker.message_store import MessageStore
 from dledger.cli.main import main
 from dledger.errors import FormatError
-from dledger.rocketmq.message import Message
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.store.message_store import MessageStore
 
 SLOTS = 16
 UNITS = 40

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dledger.broker.exporting import LedgerExport
-from dledger.broker.message_store import MessageStore
-from dledger.broker.topic_configs import TopicConfig
 from dledger.cli.main import main
-from dledger.rocketmq.message import Message
+from dledger.rocketmq.export.store import LedgerExport
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.store.message_store import MessageStore
+from dledger.rocketmq.store.topic_configs import TopicConfig
 
 SLOTS = 16
 COUNT = 150

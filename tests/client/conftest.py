@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from dledger.batch.header import decode_header
-from dledger.catalog.catalog import Catalog
-from dledger.catalog.table import MemoryTables
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.table import MemoryTables
 from dledger.checksum import crc32
-from dledger.messages.client import (
+from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
     ExecuteRequest,
@@ -39,9 +38,10 @@ from dledger.messages.client import (
     TransferRequest,
     TransferResponse,
 )
-from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest, HelloResponse
-from dledger.wire import FrameReader, Limits, decode, encode
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
+from dledger.records.body.header import decode_header
 
 MAX_BODY = 1 << 20
 
@@ -75,7 +75,7 @@ class FakeNode:
             thread.start()
 
     def _serve(self, sock: socket.socket) -> None:
-        reader = FrameReader(Limits())
+        reader = FrameReader(FrameLimits())
         try:
             while data := sock.recv(1 << 16):
                 answers = []
@@ -156,7 +156,7 @@ class FakeGroup:
 
     def values(self, topic: str, partition: int = 0) -> list[bytes]:
         """All records of a partition, from the catalog itself."""
-        from dledger.batch.records import decode_batch
+        from dledger.records.body.records import decode_batch
 
         with self.lock:
             info = self.catalog.topic(topic)

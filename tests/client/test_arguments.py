@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dledger.client import AsyncClient, AsyncStage, AsyncTransaction, Client, Stage, Transaction
-from dledger.client.arguments import ELSEWHERE, TAKEN, checked, microseconds
+from dledger.client.protocol.arguments import ELSEWHERE, TAKEN, checked, microseconds
 from dledger.errors import ConfigError
 from dledger.net import run
 

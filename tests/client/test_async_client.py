@@ -13,10 +13,10 @@ import pytest
 
 from dledger.client import Appended, AsyncClient, AsyncStage, AsyncTransaction, Client, Committed
 from dledger.errors import OffsetOutOfRange, OutcomeUnknown, ProducerFenced, TopicNotFound, TransactionError
-from dledger.messages.client import AppendRequest, ExecuteRequest, FetchRequest
-from dledger.messages.codes import Code
-from dledger.messages.command import AbortTransaction
 from dledger.net import run
+from dledger.protocol.messages.catalog_commands import AbortTransaction
+from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, FetchRequest
+from dledger.protocol.messages.codes import Code
 
 
 def with_client(group: Any, settings: dict[str, Any], work: Any) -> Any:

@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dledger.batch.header import decode_header
 from dledger.client import Appended, Client, Span
-from dledger.client.results import Lineage
+from dledger.client.protocol.results import Lineage
 from dledger.errors import (
     ConfigError,
     OffsetOutOfRange,
@@ -24,7 +23,8 @@ from dledger.errors import (
     UnknownOption,
     WrongGroup,
 )
-from dledger.messages.client import (
+from dledger.protocol.messages.catalog_commands import DeleteTopic, InitProducer
+from dledger.protocol.messages.client import (
     AppendRequest,
     ExecuteRequest,
     FetchRequest,
@@ -33,9 +33,9 @@ from dledger.messages.client import (
     SplitRequest,
     StatusResponse,
 )
-from dledger.messages.codes import Code
-from dledger.messages.command import DeleteTopic, InitProducer
-from dledger.messages.hello import HelloRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.records.body.header import decode_header
 
 
 @pytest.fixture
@@ -338,7 +338,7 @@ def test_many_ranges_are_cut_by_one_question_and_the_rest_of_full_answers_by_mor
 
 def test_keys_choose_the_partition_as_kafka_does(client: Client) -> None:
     """Expected values are those of Kafka's own test of murmur2 (UtilsTest)."""
-    from dledger.client.appending import murmur2
+    from dledger.client.protocol.appending import murmur2
 
     expected = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
                 b"a-little-bit-longer-string": -1486304829, b"abc": 479470107}  # fmt: skip

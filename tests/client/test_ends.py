@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from dledger.client import AsyncClient, Client
-from dledger.client.ends import LOGS, Ends, behind
+from dledger.client.protocol.seen_end_offsets import LOGS, SeenEndOffsets, behind
 from dledger.errors import Behind, Unavailable
-from dledger.messages.client import MetadataRequest, OffsetKind, OffsetsRequest, OffsetsResponse
-from dledger.messages.codes import Code
 from dledger.net import run
+from dledger.protocol.messages.client import MetadataRequest, OffsetKind, OffsetsRequest, OffsetsResponse
+from dledger.protocol.messages.codes import Code
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_the_asyncio_client_asks_again_too(group: Any, client: Client, fast: dic
 
 def test_only_what_was_seen_before_a_question_binds_its_answer() -> None:
     """Two questions at once: the later may be answered first, and the earlier is none the worse for it."""
-    ends = Ends()
+    ends = SeenEndOffsets()
     ends.told(answer(5))
     seen = ends.of(["t"])
     ends.told(answer(9))
@@ -126,7 +126,7 @@ def test_only_what_was_seen_before_a_question_binds_its_answer() -> None:
 
 
 def test_ends_only_grow_and_each_log_id_has_its_own() -> None:
-    ends = Ends()
+    ends = SeenEndOffsets()
     ends.told(answer(5))
     ends.told(answer(3))
     ends.reached("t", "b", 0, 1)
@@ -135,7 +135,7 @@ def test_ends_only_grow_and_each_log_id_has_its_own() -> None:
 
 
 def test_a_topic_that_is_created_again_and_again_takes_no_more_memory() -> None:
-    ends = Ends()
+    ends = SeenEndOffsets()
     for number in range(100):
         ends.reached("t", f"log {number}", 0, number)
     assert list(ends.of(["t"])["t"]) == [f"log {number}" for number in range(100 - LOGS, 100)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.client.fetching import Fetcher
+from dledger.client.protocol.fetching import Fetcher
 from dledger.errors import ProtocolError
-from dledger.messages.client import FetchedBatch, FetchResponse
-from dledger.messages.codes import Code
+from dledger.protocol.messages.client import FetchedBatch, FetchResponse
+from dledger.protocol.messages.codes import Code
 
 
 def take(position: int, *spans: tuple[int, int]) -> int:

@@ -19,13 +19,15 @@ import pyarrow as pa
 import pytest
 
 from dledger import forks
-from dledger.client import AsyncClient, Client, Stage, background, pool
-from dledger.client.aproducer import AsyncStage
-from dledger.client.ends import Ends
+from dledger.client import AsyncClient, Client, Stage
+from dledger.client.aio.producer import AsyncStage
+from dledger.client.blocking import background_loop as background
+from dledger.client.blocking import pool
+from dledger.client.protocol.seen_end_offsets import SeenEndOffsets
 from dledger.embedded.home import Home, PidFile
 from dledger.errors import ConfigError, ForkedClient, Unavailable
 from dledger.net.loop import loop_factory
-from dledger.store.files import RealLock
+from dledger.storage.disk.disk import RealLock
 from dledger.types import NodeId
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -154,7 +156,7 @@ def test_first_producer_of_a_child_does_not_wait_for_one_that_its_parent_was_mak
 
 
 def test_child_does_not_wait_for_what_another_thread_was_learning_of_the_ends() -> None:
-    ends = Ends()
+    ends = SeenEndOffsets()
 
     class Slow(dict[int, int]):
         def items(self) -> ItemsView[int, int]:

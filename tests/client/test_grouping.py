@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dledger.batch.records import make_records
-from dledger.client.grouping import Batch, Group, Pending
-from dledger.client.results import Appended
+from dledger.client.protocol.batching import Batch, Group, Pending
+from dledger.client.protocol.results import Appended
 from dledger.errors import DLedgerError, OutcomeUnknown, ProducerFenced, Unavailable
+from dledger.records.body.records import make_records
 
 
 class Answer:

@@ -24,11 +24,11 @@ from dledger import interrupts
 from dledger.client import Client
 from dledger.embedded import EmbeddedGroup, connect_path
 from dledger.errors import Unavailable
-from dledger.messages.client import AppendRequest
 from dledger.net import user_directory
-from dledger.net.blocking import BlockingConnection
-from dledger.net.handshake import Greeting, Introduction
-from dledger.wire import Limits
+from dledger.net.connections.blocking import BlockingConnection
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.protocol.messages.client import AppendRequest
+from dledger.protocol.wire import FrameLimits
 
 TOP = Path(__file__).parents[2]
 CATCHES_NOTHING = {"pyspark", "fsspec", "click", "rich"}
@@ -93,7 +93,7 @@ def test_a_handler_s_exception_ends_a_greeting(alarm: Callable[[BaseException], 
 
 
 def connect(port: int, timeout_s: float, host: str = "127.0.0.1") -> BlockingConnection:
-    return BlockingConnection(f"{host}:{port}", Greeting(Introduction()), Limits(), timeout_s)
+    return BlockingConnection(f"{host}:{port}", Greeting(Introduction()), FrameLimits(), timeout_s)
 
 
 def test_a_handler_s_exception_ends_a_request_that_leaves_slowly(alarm: Callable[[BaseException], None]) -> None:

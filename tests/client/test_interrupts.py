@@ -14,13 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dledger.client import AsyncClient, Client, Stage, staging
-from dledger.client import aproducer as asynchronous
-from dledger.client.lane import Lane
-from dledger.client.pipeline import Pipeline
+from dledger.client import AsyncClient, Client, Stage
+from dledger.client.aio import producer as asynchronous
+from dledger.client.aio.pipeline import Pipeline
+from dledger.client.blocking import staging
+from dledger.client.blocking.transport import BlockingTransport
 from dledger.errors import ConfigError, TransactionError
-from dledger.messages.client import AppendRequest
-from dledger.net.blocking import BlockingConnection
+from dledger.net.connections.blocking import BlockingConnection
+from dledger.protocol.messages.client import AppendRequest
 
 
 class Stopped(Exception):
@@ -125,7 +126,7 @@ def test_interrupt_while_an_append_waits_for_room_loses_nothing_that_was_taken(
 def test_interrupt_while_a_batch_is_made_leaves_it_to_the_next_call(
     group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dledger.client import intake
+    from dledger.client.protocol import record_accumulator as intake
 
     with Client(group.bootstrap, **{**fast, "linger_ms": 60_000}) as client:
         client.create_topic("t")
@@ -143,9 +144,9 @@ def test_interrupt_while_a_batch_is_made_leaves_it_to_the_next_call(
 def test_interrupt_between_closing_a_group_and_handing_it_over_sends_it_once(
     group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dledger.client.intake import Intake
+    from dledger.client.protocol.record_accumulator import RecordAccumulator
 
-    ready, push, pushed = Intake._ready, Pipeline.push, []  # items stay alive here: no two have the same id
+    ready, push, pushed = RecordAccumulator._ready, Pipeline.push, []  # items stay alive here: no two have the same id
     monkeypatch.setattr(Pipeline, "push", lambda pipeline, *items: (pushed.extend(items), push(pipeline, *items)))
     for interrupted in ("before", "behind"):
         with Client(group.bootstrap, **{**fast, "linger_ms": 60_000}) as client:
@@ -153,15 +154,15 @@ def test_interrupt_between_closing_a_group_and_handing_it_over_sends_it_once(
             producer = client.producer(interrupted)
             futures = [producer.append(b"a")]
 
-            def stop(intake: Intake, outgoing: Any, when: str = interrupted) -> int:
+            def stop(intake: RecordAccumulator, outgoing: Any, when: str = interrupted) -> int:
                 if when == "behind":
                     ready(intake, outgoing)
                 raise Stopped
 
-            monkeypatch.setattr(Intake, "_ready", stop)
+            monkeypatch.setattr(RecordAccumulator, "_ready", stop)
             with pytest.raises(Stopped):
                 producer.flush()
-            monkeypatch.setattr(Intake, "_ready", ready)
+            monkeypatch.setattr(RecordAccumulator, "_ready", ready)
             futures.append(producer.append(b"b"))
             producer.close()
             assert [future.result(0).start for future in futures] == [0, 1]
@@ -259,7 +260,7 @@ def test_callback_that_would_wait_for_its_own_thread_is_told_so(group: Any, fast
 def test_signal_handler_that_comes_into_an_append_may_not_append(
     group: Any, fast: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dledger.client import intake
+    from dledger.client.protocol import record_accumulator as intake
 
     with Client(group.bootstrap, **fast) as client:
         client.create_topic("t")
@@ -292,8 +293,8 @@ def test_interrupts_of_an_append_and_of_its_cleaning_up_use_no_number_twice(
         client.append("t", b"zero")
         with monkeypatch.context() as patch:
             patch.setattr(BlockingConnection, "receive", stop)
-            patch.setattr(Lane, "close", stop)
-            patch.setattr(Lane, "abandon", stop, raising=False)
+            patch.setattr(BlockingTransport, "close", stop)
+            patch.setattr(BlockingTransport, "abandon", stop, raising=False)
             with pytest.raises(Stopped):
                 client.append("t", b"one, interrupted twice")
             gc.collect()  # of a connection that nobody could close

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dledger.client.messages import MAX_PUT_BYTES, put
+from dledger.client.protocol.messages import MAX_PUT_BYTES, put
 from dledger.errors import ConfigError, DiskFull, OutcomeUnknown, ProtocolError
-from dledger.messages.broker import PutMessageResponse
-from dledger.messages.codes import Code
-from dledger.rocketmq.hosts import LOCALHOST
-from dledger.rocketmq.message import Message
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.rocketmq import PutMessageResponse
+from dledger.rocketmq.format.hosts import LOCALHOST
+from dledger.rocketmq.format.message import Message
 
 
 def put_answered(physical: tuple[int, ...], queue: tuple[int, ...]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dledger.client.pool import shared_client
+from dledger.client.blocking.pool import shared_client
 from dledger.errors import WrongGroup
 
 

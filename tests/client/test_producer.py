@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dledger.batch.header import decode_header
 from dledger.client import Appended, Client, Committed, Stage, Transaction
 from dledger.errors import (
     ConfigError,
@@ -24,9 +23,10 @@ from dledger.errors import (
     TransactionError,
     Unavailable,
 )
-from dledger.messages.client import AppendRequest, ExecuteRequest
-from dledger.messages.codes import Code
-from dledger.messages.command import InitProducer, OpenStage, StageSum
+from dledger.protocol.messages.catalog_commands import InitProducer, OpenStage, StageSum
+from dledger.protocol.messages.client import AppendRequest, ExecuteRequest
+from dledger.protocol.messages.codes import Code
+from dledger.records.body.header import decode_header
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from dledger.client import Appended, AsyncClient, Client
 from dledger.errors import AccessDenied, ConfigError, DLedgerError, OutcomeUnknown, TopicNotFound, WrongGroup
-from dledger.messages.client import AppendRequest, ExecuteRequest, MetadataRequest
-from dledger.messages.codes import Code
 from dledger.net import run
+from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, MetadataRequest
+from dledger.protocol.messages.codes import Code
 
 Turn = Callable[[Any], None]
 

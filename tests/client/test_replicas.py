@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dledger.client.core import Core
-from dledger.client.reading import Replicas
+from dledger.client.blocking.reading import Replicas
+from dledger.client.protocol.client_state import ClientState
 from dledger.environment import Environment, host_is_here
 
 
@@ -25,7 +25,7 @@ class On(Environment):
 
 def order(addresses: str, host: str, preferred: str = "", draw: int = 0) -> list[str]:
     """The replicas as a reader on ``host`` would go through them."""
-    replicas = Replicas(Core.make(addresses, "", {}, On(host, draw)), preferred)
+    replicas = Replicas(ClientState.make(addresses, "", {}, On(host, draw)), preferred)
     found = []
     for _ in addresses.split(","):
         found.append(replicas.address)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from dledger.client import AsyncClient, Client, aclient
-from dledger.client import client as blocking
-from dledger.client.resuming import Resuming
+from dledger.client import AsyncClient, Client
+from dledger.client.aio import client as aclient
+from dledger.client.blocking import client as blocking
+from dledger.client.protocol.resuming import Resuming
 
 PIECES = [[f"{n}".encode() for n in range(at, at + 3)] for at in range(0, 12, 3)]
 ALL = [value for piece in PIECES for value in piece]

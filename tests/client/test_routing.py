@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.client.routing import Ask, Call, Patience, Probe, Routes, Terms, Wait
-from dledger.client.verdict import VERDICTS, Verdict, error_for, verdict
+from dledger.client.protocol.outcome import VERDICTS, AnswerOutcome, answer_outcome, error_for
+from dledger.client.protocol.routing import Ask, Call, CallPolicy, Patience, Probe, Routes, Wait
 from dledger.errors import (
     Behind,
     DiskFull,
@@ -17,14 +17,14 @@ from dledger.errors import (
     TopicNotFound,
     Unavailable,
 )
-from dledger.messages.client import MetadataResponse
-from dledger.messages.codes import Code
+from dledger.protocol.messages.client import MetadataResponse
+from dledger.protocol.messages.codes import Code
 from dledger.types import NodeId
 
 PEERS = {"n0": "a:1", "n1": "b:1", "n2": "c:1"}
-WRITE = Terms(what="write", writes=True)
-ONCE = Terms(what="write", writes=True, repeatable=False)
-READ = Terms(what="read")
+WRITE = CallPolicy(what="write", writes=True)
+ONCE = CallPolicy(what="write", writes=True, repeatable=False)
+READ = CallPolicy(what="read")
 
 
 def metadata(leader: str = "n0") -> MetadataResponse:
@@ -37,7 +37,7 @@ def routes(leader: str = "n0") -> Routes:
     return known
 
 
-def call(known: Routes, terms: Terms = WRITE) -> Call:
+def call(known: Routes, terms: CallPolicy = WRITE) -> Call:
     return Call(known, terms, Patience(1000, 20, 250), 0, lambda: 0.5)
 
 
@@ -122,7 +122,7 @@ def test_pauses_grow_to_the_longest_one() -> None:
         (READ, Code.BEHIND, Behind),
     ],
 )
-def test_call_out_of_time_says_the_truth(terms: Terms, code: Code, expected: type[DLedgerError]) -> None:
+def test_call_out_of_time_says_the_truth(terms: CallPolicy, code: Code, expected: type[DLedgerError]) -> None:
     one = call(routes(), terms)
     one.answered("a:1", code, "text", "", 0)
     with pytest.raises(expected) as caught:
@@ -158,7 +158,7 @@ def test_once_unclear_a_later_definite_end_does_not_make_it_definite() -> None:
 @pytest.mark.parametrize(("sequenced", "expected"), [(True, OutcomeUnknown), (False, TopicNotFound)])
 def test_refusal_after_an_unclear_attempt(sequenced: bool, expected: type[DLedgerError]) -> None:
     """A repeat of an append that is refused says nothing of the first attempt; a repeat of a command does."""
-    one = call(routes(), Terms(what="x", writes=True, sequenced=sequenced))
+    one = call(routes(), CallPolicy(what="x", writes=True, sequenced=sequenced))
     one.lost("a:1", "closed")
     with pytest.raises(expected):
         one.answered("b:1", Code.UNKNOWN_TOPIC, "", "", 0)
@@ -193,7 +193,7 @@ def test_leader_that_is_behind_is_left() -> None:
 
 
 def test_call_for_anybody_asks_the_leader_or_else_one_after_the_other() -> None:
-    one = call(routes(), Terms(what="ends", anybody=True))
+    one = call(routes(), CallPolicy(what="ends", anybody=True))
     assert one.step(0) == Ask("a:1")
     one.unreachable("a:1", "refused")
     asked = []
@@ -206,7 +206,7 @@ def test_call_for_anybody_asks_the_leader_or_else_one_after_the_other() -> None:
 
 
 def test_call_to_one_node_asks_nobody_else() -> None:
-    one = call(routes(), Terms(what="status", address="c:1"))
+    one = call(routes(), CallPolicy(what="status", address="c:1"))
     assert one.step(0) == Ask("c:1")
     one.unreachable("c:1", "refused")
     assert isinstance(one.step(0), Wait)
@@ -218,10 +218,10 @@ def test_every_code_has_an_error_that_agrees_with_its_verdict(code: Code) -> Non
     if code is Code.SUCCESS:
         return
     error = error_for(code, "", "x")
-    assert error.definite is (verdict(code) is not Verdict.UNCLEAR)
-    if verdict(code) is Verdict.AGAIN and code is not Code.DISK_FULL:
+    assert error.definite is (answer_outcome(code) is not AnswerOutcome.UNCLEAR)
+    if answer_outcome(code) is AnswerOutcome.AGAIN and code is not Code.DISK_FULL:
         assert error.retriable
-    assert code in VERDICTS or verdict(code) is Verdict.FAILED
+    assert code in VERDICTS or answer_outcome(code) is AnswerOutcome.FAILED
 
 
 def test_errors_carry_what_helps() -> None:

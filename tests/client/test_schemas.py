@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dledger.batch.columns import Atom, Columns, Field
-from dledger.batch.typed import stamped
-from dledger.catalog import schemas as kept
+from dledger.catalog.topics import schemas as kept
 from dledger.client import Client
 from dledger.errors import ConfigError, SchemaMismatch, TopicNotFound
-from dledger.messages.client import ExecuteRequest, SchemasRequest
-from dledger.messages.command import EvolveSchema
+from dledger.protocol.messages.catalog_commands import EvolveSchema
+from dledger.protocol.messages.client import ExecuteRequest, SchemasRequest
+from dledger.records.body.typed import stamped
+from dledger.records.columns.types import Atom, Columns, Field
 
 A = Columns((Field("a", Atom("integer")),))
 AB = Columns((*A.fields, Field("b", Atom("string"))))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dledger.client import AsyncClient, Client
 from dledger.errors import OffsetOutOfRange, TopicRecreated
-from dledger.messages.client import FetchRequest, OffsetsRequest
-from dledger.messages.codes import Code
-from dledger.messages.command import CreateTopic, DeleteTopic
 from dledger.net import run
+from dledger.protocol.messages.catalog_commands import CreateTopic, DeleteTopic
+from dledger.protocol.messages.client import FetchRequest, OffsetsRequest
+from dledger.protocol.messages.codes import Code
 
 
 @pytest.fixture

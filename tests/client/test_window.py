@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.batch.header import BodyHeader, Kind, decode_header, encode_header
-from dledger.client.session import Session, stamp
-from dledger.client.window import Item, Window
+from dledger.client.protocol.in_flight_window import Item, Window
+from dledger.client.protocol.session import ProducerSession, stamp
 from dledger.errors import DLedgerError, OutcomeUnknown, Unavailable
-from dledger.messages.codes import Code
+from dledger.protocol.messages.codes import Code
+from dledger.records.body.header import BodyHeader, BodyKind, decode_header, encode_header
 
-HEADER = encode_header(BodyHeader(Kind.DATA, topic_id=1, partition=0, count=1))
+HEADER = encode_header(BodyHeader(BodyKind.DATA, topic_id=1, partition=0, count=1))
 
 
 class Flight:
     """A window, and what became of its batches by name."""
 
-    def __init__(self, stage: Session | None = None) -> None:
+    def __init__(self, stage: ProducerSession | None = None) -> None:
         self.window = Window("append", stage)
         self.results: dict[str, int | DLedgerError] = {}
         self.items: dict[str, Item] = {}
         if stage is None:
-            self.window.opened(Session(7, 0))
+            self.window.opened(ProducerSession(7, 0))
 
     def push(self, *names: str, deadline_ms: float = 100, partition: int = 0) -> None:
         for name in names:
@@ -52,13 +52,13 @@ class Flight:
 
 
 def test_stamp_changes_the_place_in_the_session_and_nothing_else() -> None:
-    header = BodyHeader(Kind.DATA, 5, 6, 7, 8, 9, 1, 2, 3)
+    header = BodyHeader(BodyKind.DATA, 5, 6, 7, 8, 9, 1, 2, 3)
     stamped = decode_header(stamp(encode_header(header), 1 << 40, 70_000, 1 << 50))
-    assert stamped == BodyHeader(Kind.DATA, 5, 6, 7, 8, 9, 1 << 40, 70_000, 1 << 50)
+    assert stamped == BodyHeader(BodyKind.DATA, 5, 6, 7, 8, 9, 1 << 40, 70_000, 1 << 50)
 
 
 def test_numbers_run_by_partition_and_in_a_stage_through() -> None:
-    flight, stage = Flight(), Flight(Session(9, 0))
+    flight, stage = Flight(), Flight(ProducerSession(9, 0))
     for one in (flight, stage):
         one.push("a")
         one.push("b", partition=1)
@@ -110,7 +110,7 @@ def test_after_a_refusal_what_is_behind_is_numbered_anew_in_the_next_session() -
     assert not flight.window.needs_session
     flight.answer("c", Code.OUT_OF_ORDER_SEQUENCE)
     assert flight.window.needs_session
-    flight.window.opened(Session(7, 1))
+    flight.window.opened(ProducerSession(7, 1))
     assert flight.send() == ["b", "c", "d"]
     assert [flight.place(n) for n in "bcd"] == [(7, 1, 0), (7, 1, 1), (7, 1, 2)]
     assert list(flight.results) == ["a"]
@@ -163,7 +163,7 @@ def test_time_is_over_for_what_waits_and_not_for_what_is_under_way() -> None:
     assert flight.send() == ["c"]
     flight.answer("c", Code.OUT_OF_ORDER_SEQUENCE)
     assert flight.window.needs_session
-    flight.window.opened(Session(7, 1))
+    flight.window.opened(ProducerSession(7, 1))
     assert flight.send() == ["c"]
     assert flight.place("c") == (7, 1, 0)
 
@@ -197,6 +197,6 @@ def test_a_number_that_was_given_up_ends_its_session() -> None:
     flight.window.expire(20)
     flight.push("b")
     assert flight.window.needs_session
-    flight.window.opened(Session(7, 1))
+    flight.window.opened(ProducerSession(7, 1))
     assert flight.send() == ["b"]
     assert flight.place("b") == (7, 1, 0)

@@ -19,15 +19,15 @@ from pathlib import Path
 import pytest
 
 from dledger import Client, EmbeddedGroup
-from dledger.broker.consume_queues import ConsumeQueues
-from dledger.broker.index_service import IndexService
-from dledger.client.messages import PutMessageResult
+from dledger.client.protocol.messages import PutMessageResult
 from dledger.errors import DLedgerError
-from dledger.messages.broker import GetMessageStatus
-from dledger.rocketmq.message import Message, decode_message
-from dledger.rocketmq.properties import keys_of, tags_code
-from dledger.rocketmq.scan import Kind, scan
-from dledger.server.dispatched import ROOT
+from dledger.node.rocketmq.dispatched import ROOT
+from dledger.protocol.messages.rocketmq import GetMessageStatus
+from dledger.rocketmq.format.message import Message, decode_message
+from dledger.rocketmq.format.properties import keys_of, tags_code
+from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.index_service import IndexService
 
 pytestmark = [pytest.mark.cluster]
 MIB = 1 << 20
@@ -147,8 +147,8 @@ def log_of(directory: Path) -> list[Message]:
     for path in sorted((directory / "data").glob("[0-9]" * 20)):
         data, start = path.read_bytes(), int(path.name)
         for piece in scan(data, start, file_end=start + SEGMENT):
-            assert piece.kind is not Kind.DAMAGE, piece
-            if piece.kind is Kind.ENTRY:
+            assert piece.kind is not PieceKind.DAMAGE, piece
+            if piece.kind is PieceKind.ENTRY:
                 found.append(decode_message(data, piece.message_offset - start))
                 assert found[-1].physical_offset == piece.message_offset
     return found

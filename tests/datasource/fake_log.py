@@ -11,13 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from dledger.batch.columns import Columns
-from dledger.batch.digest import RowsSum
-from dledger.batch.records import decode_batch, encode_batch
-from dledger.catalog.schemas import Schemas
+from dledger.catalog.topics.schemas import Schemas
 from dledger.client import Committed, Span
-from dledger.client.results import GroupOffsets, Lineage
-from dledger.client.schemas import Evolved
+from dledger.client.protocol.results import GroupOffsets, Lineage
+from dledger.client.protocol.schemas import Evolved
 from dledger.errors import (
     OffsetOutOfRange,
     ProtocolError,
@@ -27,9 +24,12 @@ from dledger.errors import (
     TopicNotFound,
     TransactionError,
 )
-from dledger.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
-from dledger.messages.codes import Code
-from dledger.messages.command import EvolveSchema, StageSum
+from dledger.protocol.messages.catalog_commands import EvolveSchema, StageSum
+from dledger.protocol.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
+from dledger.protocol.messages.codes import Code
+from dledger.records.body.records import decode_batch, encode_batch
+from dledger.records.columns.types import Columns
+from dledger.records.digest import RowsSum
 
 GROUPS: dict[str, FakeGroup] = {}
 """By address, so that what was pickled finds its group again."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.datasource.bounds import Bound, Kind, parse_bound, parse_offsets, time_us
+from dledger.datasource.bounds import Bound, BoundKind, parse_bound, parse_offsets, time_us
 from dledger.errors import ConfigError
 
 
 @pytest.mark.parametrize(
     ("text", "bound"),
     [
-        ("earliest", Bound(Kind.EARLIEST, "o")),
-        (" Latest ", Bound(Kind.LATEST, "o")),
-        ("committed", Bound(Kind.COMMITTED, "o")),
-        ("-100", Bound(Kind.BACK, "o", number=100)),
-        ("-10m", Bound(Kind.AGO, "o", number=600_000_000)),
-        ("-500 ms", Bound(Kind.AGO, "o", number=500_000)),
-        ('{"t": {"0": 23, "1": -2}}', Bound(Kind.OFFSETS, "o", positions={"t": {0: 23, 1: -2}})),
+        ("earliest", Bound(BoundKind.EARLIEST, "o")),
+        (" Latest ", Bound(BoundKind.LATEST, "o")),
+        ("committed", Bound(BoundKind.COMMITTED, "o")),
+        ("-100", Bound(BoundKind.BACK, "o", number=100)),
+        ("-10m", Bound(BoundKind.AGO, "o", number=600_000_000)),
+        ("-500 ms", Bound(BoundKind.AGO, "o", number=500_000)),
+        ('{"t": {"0": 23, "1": -2}}', Bound(BoundKind.OFFSETS, "o", positions={"t": {0: 23, 1: -2}})),
     ],
 )
 def test_a_bound_is_a_word_a_way_back_or_offsets(text: str, bound: Bound) -> None:
@@ -66,14 +66,14 @@ def test_a_time_that_could_be_any_or_none_is_refused(value: object) -> None:
 
 def test_times_come_for_all_partitions_or_for_each() -> None:
     assert parse_bound({"startingTimestamp": "5"}, "starting") == Bound(
-        Kind.TIME, "startingTimestamp", number=5000, latest_if_none=False
+        BoundKind.TIME, "startingTimestamp", number=5000, latest_if_none=False
     )
     given = {"startingOffsetsByTimestamp": '{"t": {"0": 5, "1": "1970-01-01T00:00:01Z"}}',
              "startingOffsetsByTimestampStrategy": "LATEST"}  # fmt: skip
     assert parse_bound(given, "starting") == Bound(
-        Kind.TIMES, "startingOffsetsByTimestamp", positions={"t": {0: 5000, 1: 1_000_000}}, latest_if_none=True
+        BoundKind.TIMES, "startingOffsetsByTimestamp", positions={"t": {0: 5000, 1: 1_000_000}}, latest_if_none=True
     )
-    assert parse_bound({"endingTimestamp": "5"}, "ending") == Bound(Kind.TIME, "endingTimestamp", number=5000)
+    assert parse_bound({"endingTimestamp": "5"}, "ending") == Bound(BoundKind.TIME, "endingTimestamp", number=5000)
     assert parse_bound({}, "ending") is None
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from dledger import Client, EmbeddedGroup
-from dledger.batch.columns import Atom, Columns, Field
 from dledger.datasource.metadata import SCHEMAS, MetadataReader, metadata_schema, parse_writer
 from dledger.datasource.option_table import BATCH, STREAM, TABLES, WRITE
 from dledger.datasource.options import parse_options
 from dledger.datasource.reader import LogReader
 from dledger.datasource.schema import read_schema, table_schema
 from dledger.errors import ConfigError, UnknownOption
+from dledger.records.columns.types import Atom, Columns, Field
 from pyspark_dledger import DefaultSource
 
 

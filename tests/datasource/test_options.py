@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from dledger.datasource.option_table import MEANT, OPTIONS, Option
-from dledger.datasource.options import OF_STORES, Limits, need_group, need_topics, parse_options
+from dledger.datasource.options import OF_STORES, RateLimits, need_group, need_topics, parse_options
 from dledger.errors import ConfigError, UnknownOption
 
 SERVERS = {"dledger.bootstrap.servers": "a:1"}
@@ -124,12 +124,12 @@ def check_use(given: Mapping[str, str], use: str) -> None:
 
 def test_limits_of_a_micro_batch() -> None:
     """A batch that nothing limits would be all of a long backlog, so something always does unless told otherwise."""
-    assert parse_options({}).limits == Limits(None, 1 << 30, 0, 900_000)
-    assert parse_options({"maxOffsetsPerTrigger": "7"}).limits == Limits(7, None, 0, 900_000)
-    assert parse_options({"maxBytesPerTrigger": "none"}).limits == Limits(None, None, 0, 900_000)
+    assert parse_options({}).limits == RateLimits(None, 1 << 30, 0, 900_000)
+    assert parse_options({"maxOffsetsPerTrigger": "7"}).limits == RateLimits(7, None, 0, 900_000)
+    assert parse_options({"maxBytesPerTrigger": "none"}).limits == RateLimits(None, None, 0, 900_000)
     given = {"maxOffsetsPerTrigger": "7", "maxBytesPerTrigger": "2k", "minOffsetsPerTrigger": "3",
              "maxTriggerDelay": "1s"}  # fmt: skip
-    assert parse_options(given).limits == Limits(7, 2048, 3, 1000)
+    assert parse_options(given).limits == RateLimits(7, 2048, 3, 1000)
 
 
 @pytest.mark.parametrize("name", list(MEANT))

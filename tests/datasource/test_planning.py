@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dledger.client import Span
 from dledger.datasource import planning
-from dledger.datasource.planning import Piece, Shape, Slice, plan, together
+from dledger.datasource.planning import ReadRange, Shape, Slice, plan, together
 
 MIB = 1 << 20
 Layout = dict[tuple[str, int], list[tuple[int, int]]]
@@ -23,14 +23,14 @@ layouts = st.dictionaries(
 )
 
 
-def splitter(layout: Layout, max_pieces: int = 7) -> Callable[[Sequence[Span]], list[list[Piece]]]:
+def splitter(layout: Layout, max_pieces: int = 7) -> Callable[[Sequence[Span]], list[list[ReadRange]]]:
     cut = cutter(layout, max_pieces)
     return lambda spans: [cut(s.topic, s.partition, s.start, s.end, s.target_bytes) for s in spans]
 
 
-def cutter(layout: Layout, max_pieces: int = 7) -> Callable[[str, int, int, int, int], list[Piece]]:
-    def split(topic: str, partition: int, start: int, end: int, target: int) -> list[Piece]:
-        pieces: list[Piece] = []
+def cutter(layout: Layout, max_pieces: int = 7) -> Callable[[str, int, int, int, int], list[ReadRange]]:
+    def split(topic: str, partition: int, start: int, end: int, target: int) -> list[ReadRange]:
+        pieces: list[ReadRange] = []
         base = size = 0
         for count, weight in layout[topic, partition]:
             base += count
@@ -38,7 +38,7 @@ def cutter(layout: Layout, max_pieces: int = 7) -> Callable[[str, int, int, int,
                 continue
             size += weight
             if size >= target or base >= end:
-                pieces.append(Piece(min(base, end), size))
+                pieces.append(ReadRange(min(base, end), size))
                 size = 0
         return pieces[:max_pieces]
 

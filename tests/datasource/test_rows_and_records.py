@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from dledger.batch.records import RECORD_SCHEMA, encode_batch
 from dledger.datasource.records import Coalescer, Router, cut
 from dledger.datasource.rows import SCHEMAS, Body, lengths, table_rows
 from dledger.datasource.schema import WriteColumns, read_schema
 from dledger.errors import ConfigError
+from dledger.records.body.records import RECORD_SCHEMA, encode_batch
 
 HEADERS = RECORD_SCHEMA.field("headers").type
 COLUMN_NAMES = SCHEMAS[False, False].names

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, StructField, StructType
 
-from dledger.batch.columns import Columns
-from dledger.batch.typed import arrow_schema
 from dledger.datasource.reader import LogReader
 from dledger.datasource.reading import schema_of_table
 from dledger.datasource.schema import read_schema
@@ -18,6 +16,8 @@ from dledger.datasource.sink import Task
 from dledger.datasource.typed import columns_of, spark_schema
 from dledger.datasource.writer import LogWriter
 from dledger.errors import ConfigError, SchemaMismatch, TopicNotFound
+from dledger.records.body.typed import arrow_schema
+from dledger.records.columns.types import Columns
 from dledger.streaming.reader import LogStreamReader
 from dledger.streaming.writer import LogStreamWriter
 

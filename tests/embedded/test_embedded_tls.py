@@ -17,7 +17,7 @@ from dledger.client import AsyncClient
 from dledger.embedded import EmbeddedNode
 from dledger.embedded.ports import free_ports
 from dledger.errors import ConfigError, Unavailable
-from dledger.net.tls import CertificateRefused
+from dledger.net.connections.tls import CertificateRefused
 
 pytestmark = pytest.mark.cluster
 SMALL = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}

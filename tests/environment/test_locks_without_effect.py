@@ -13,10 +13,10 @@ from dledger import EmbeddedGroup
 from dledger.embedded.home import Home, PidFile
 from dledger.errors import PathError
 from dledger.forks import check_lock, let_go, open_for_lock
-from dledger.store.file_store import open_settings
-from dledger.store.files import RealDisk, RealLock
-from dledger.store.look import look_at
-from dledger.store.open_parts import StoreSettings, take_lock
+from dledger.storage.disk.disk import RealDisk, RealLock
+from dledger.storage.file_store import open_settings
+from dledger.storage.offline.inspect import inspect_store
+from dledger.storage.recovery.open_files import StoreSettings, take_lock
 from dledger.types import NodeId
 
 N0 = NodeId("n0")
@@ -76,7 +76,7 @@ def test_store_is_not_looked_at_where_nobody_knows_whether_a_node_runs_on_it(tmp
     (tmp_path / "data").mkdir()
     (tmp_path / "lock").touch()
     with pytest.raises(PathError, match="no working flock"):
-        look_at(tmp_path)
+        inspect_store(tmp_path)
 
 
 def test_check_leaves_the_lock_as_it_is(tmp_path):

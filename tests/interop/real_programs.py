@@ -200,8 +200,8 @@ class Client(Talker):
         return self.ask(do, messages=encoded, **more)
 
     def pull(self, topic: str, queue: int, tags: str = "*") -> list[dict[str, Any]]:
-        """Every message of a queue that has these tags, by the names of `dledger.rocketmq.columns.SCHEMA`; times in
-        milliseconds."""
+        """Every message of a queue that has these tags, by the names of `dledger.rocketmq.columns.commit_log.SCHEMA`;
+        times in milliseconds."""
         return _decoded(self.ask("pull", broker=self.broker.name, topic=topic, queue=queue, tags=tags))
 
     def offset_at(self, topic: str, queue: int, time_ms: int) -> int:
@@ -234,7 +234,7 @@ class Ledger(Talker):
         return state if state["leader"] and state["committed"] == state["end"] else None
 
     def entries(self) -> list[dict[str, Any]]:
-        """Every entry, by the names of `dledger.rocketmq.entry_columns.ENTRY_SCHEMA`."""
+        """Every entry, by the names of `dledger.rocketmq.columns.entries.ENTRY_SCHEMA`."""
         state = self.ask("state")
         return _decoded([self.ask("get", index=index) for index in range(max(0, state["begin"]), state["end"] + 1)])
 

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from dledger import Client
-from dledger.broker.adoption import copy_store
 from dledger.cli.main import main
 from dledger.embedded.ports import free_ports
 from dledger.errors import PathError
-from dledger.rocketmq.message import Message
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.upgrade.adoption import copy_store
 
 INDEX_BYTES = 1 << 20
 

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from dledger import Client, EmbeddedGroup
-from dledger.broker.exporting import LedgerExport, PlainExport
 from dledger.cli.main import main
-from dledger.rocketmq.hosts import Host
-from dledger.rocketmq.message import Message
+from dledger.rocketmq.export.store import LedgerExport, PlainExport
+from dledger.rocketmq.format.hosts import Host
+from dledger.rocketmq.format.message import Message
 
 FIRST = 1_790_000_000_000
 """When the first record was made, in milliseconds."""

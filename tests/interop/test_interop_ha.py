@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from dledger.broker.message_store import MessageStore
-from dledger.broker.topic_configs import TopicConfig
-from dledger.rocketmq.hosts import Host
-from dledger.rocketmq.message import Message
+from dledger.rocketmq.format.hosts import Host
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.store.message_store import MessageStore
+from dledger.rocketmq.store.topic_configs import TopicConfig
 
 logger = logging.getLogger(__name__)
 HOST = Host.of("127.0.0.1", 10911)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from dledger.errors import PathError
-from dledger.foreign import tail
-from dledger.foreign.forms import Store, open_store
-from dledger.foreign.ranges import FileRange, cut, plan_store, read_range
-from dledger.foreign.storage import Storage
+from dledger.rocketmq.files import tail
+from dledger.rocketmq.files.layout import Store, open_store
+from dledger.rocketmq.files.ranges import FileRange, cut, plan_store, read_range
+from dledger.rocketmq.files.storage import Storage
 
 TOPICS = {"orders": 3, "payments": 1, "shop%A-b_9": 2}
 """Topic -> queues."""

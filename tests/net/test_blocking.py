@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from dledger.errors import Unavailable, WrongGroup
-from dledger.messages.client import (
+from dledger.net.connections.blocking import BlockingConnection, Lost
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.secret import Secret, Side
+from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
     FetchedBatch,
@@ -21,12 +24,9 @@ from dledger.messages.client import (
     StatusRequest,
     StatusResponse,
 )
-from dledger.messages.codes import Code
-from dledger.messages.hello import HelloProof, HelloRequest, HelloResponse
-from dledger.net.blocking import BlockingConnection, Lost
-from dledger.net.handshake import Greeting, Introduction
-from dledger.net.secret import Secret, Side
-from dledger.wire import FrameReader, Limits, decode, encode
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
 
 HELLO = HelloResponse(code=Code.SUCCESS, group="g")
 Script = Callable[[socket.socket], None]
@@ -63,7 +63,7 @@ def serve() -> Iterator[Callable[[Script], str]]:
 
 def answer(sock: socket.socket, *answers: tuple[object, list[bytes]]) -> None:
     """Answer one request after the other."""
-    reader, waiting = FrameReader(Limits()), list(answers)
+    reader, waiting = FrameReader(FrameLimits()), list(answers)
     while waiting:
         for frame in reader.feed(sock.recv(65536)):
             decode(frame.kind, frame.header, frame.payload)
@@ -77,7 +77,7 @@ def test_answer_with_a_large_payload_comes_whole(serve: Callable[[Script], str])
         code=Code.SUCCESS, batches=(FetchedBatch(base_offset=0, count=1, size=len(body), crc=0),)
     )
     connection = BlockingConnection(
-        serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))), Greeting(Introduction()), Limits(), 10
+        serve(lambda sock: answer(sock, (HELLO, []), (fetched, [body]))), Greeting(Introduction()), FrameLimits(), 10
     )
     found, payload = connection.ask(FetchRequest(topic_id=1, partition=0, start_offset=0), (), soon())
     assert found == fetched
@@ -91,13 +91,13 @@ def test_request_with_many_large_pieces_leaves_whole(serve: Callable[[Script], s
 
     def script(sock: socket.socket) -> None:
         answer(sock, (HELLO, []))
-        reader = FrameReader(Limits())
+        reader = FrameReader(FrameLimits())
         while not got:
             for frame in reader.feed(sock.recv(1 << 20)):
                 got.append(bytes(frame.payload))
                 sock.sendall(b"".join(encode(AppendResponse(code=Code.SUCCESS), frame.request_id)))
 
-    connection = BlockingConnection(serve(script), Greeting(Introduction()), Limits(), 10)
+    connection = BlockingConnection(serve(script), Greeting(Introduction()), FrameLimits(), 10)
     pieces = [bytes([n]) * 40_000 for n in range(200)]
     connection.ask(AppendRequest(), pieces, soon())
     assert got == [b"".join(pieces)]
@@ -112,7 +112,7 @@ def test_answers_in_one_piece_come_one_by_one(serve: Callable[[Script], str]) ->
         sock.sendall(b"".join(both))
         sock.recv(65536)
 
-    connection = BlockingConnection(serve(script), Greeting(Introduction()), Limits(), 10)
+    connection = BlockingConnection(serve(script), Greeting(Introduction()), FrameLimits(), 10)
     assert [connection.send(StatusRequest()) for _ in range(2)] == [2, 3]
     assert [connection.receive(soon())[1].status["n"] for _ in range(2)] == [2, 3]
     connection.close()
@@ -125,7 +125,7 @@ def test_silence_and_a_closed_connection_are_lost_after_sending(serve: Callable[
         answer(sock, (HELLO, []))
         done.wait(10)
 
-    connection = BlockingConnection(serve(script), Greeting(Introduction()), Limits(), 10)
+    connection = BlockingConnection(serve(script), Greeting(Introduction()), FrameLimits(), 10)
     assert connection.usable
     with pytest.raises(Lost, match="in time") as caught:
         connection.ask(StatusRequest(), (), time.monotonic() + 0.01)
@@ -144,7 +144,7 @@ def test_answer_to_another_question_is_never_taken(serve: Callable[[Script], str
         sock.recv(65536)
         sock.sendall(b"".join(encode(StatusResponse(code=Code.SUCCESS), 77)))
 
-    connection = BlockingConnection(serve(script), Greeting(Introduction()), Limits(), 10)
+    connection = BlockingConnection(serve(script), Greeting(Introduction()), FrameLimits(), 10)
     with pytest.raises(Lost, match="answer 77") as caught:
         connection.ask(StatusRequest(), (), soon())
     assert caught.value.sent
@@ -154,12 +154,12 @@ def test_answer_to_another_question_is_never_taken(serve: Callable[[Script], str
 def test_garbage_and_nobody_are_unavailable_and_another_group_is_said(serve: Callable[[Script], str]) -> None:
     garbage = serve(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(Unavailable, match="starts with"):
-        BlockingConnection(garbage, Greeting(Introduction()), Limits(), 10)
+        BlockingConnection(garbage, Greeting(Introduction()), FrameLimits(), 10)
     refusal = HelloResponse(code=Code.UNKNOWN_GROUP, message="group is 'other'")
     with pytest.raises(WrongGroup, match="other"):
-        BlockingConnection(serve(lambda sock: answer(sock, (refusal, []))), Greeting(Introduction()), Limits(), 10)
+        BlockingConnection(serve(lambda sock: answer(sock, (refusal, []))), Greeting(Introduction()), FrameLimits(), 10)
     with pytest.raises(Unavailable, match="127"):
-        BlockingConnection("127.0.0.1:1", Greeting(Introduction()), Limits(), 10)
+        BlockingConnection("127.0.0.1:1", Greeting(Introduction()), FrameLimits(), 10)
 
 
 SECRET = Secret(b"k" * 32)
@@ -169,7 +169,7 @@ def gatekeeper(last_word: HelloResponse, said: list[Any]) -> Script:
     """A node that wants the secret, and says its last word only when the request behind the proof is there."""
 
     def script(sock: socket.socket) -> None:
-        reader = FrameReader(Limits())
+        reader = FrameReader(FrameLimits())
         while len(said) < 3:
             for frame in reader.feed(sock.recv(65536)):
                 message = decode(frame.kind, frame.header, frame.payload)
@@ -194,7 +194,7 @@ def test_a_request_follows_the_proof_at_once_where_a_refusal_has_somewhere_to_go
     greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
     refused: list[bool] = []
     address = serve(gatekeeper(HELLO, said))
-    connection = BlockingConnection(address, greeting, Limits(), 10, on_refusal=lambda: refused.append(True))
+    connection = BlockingConnection(address, greeting, FrameLimits(), 10, on_refusal=lambda: refused.append(True))
     assert connection.welcome.group == "g"
     assert not connection.usable, "the last word is still to come"
     assert connection.ask(StatusRequest(), (), soon())[0].status == {"up": 1}
@@ -208,7 +208,7 @@ def test_a_refused_proof_loses_the_request_behind_it_which_nobody_has_taken(serv
     greeting = Greeting(Introduction(), secret=lambda answer: SECRET)
     refused: list[bool] = []
     address = serve(gatekeeper(refusal, []))
-    connection = BlockingConnection(address, greeting, Limits(), 10, on_refusal=lambda: refused.append(True))
+    connection = BlockingConnection(address, greeting, FrameLimits(), 10, on_refusal=lambda: refused.append(True))
     with pytest.raises(Lost, match="another secret") as lost:
         connection.ask(StatusRequest(), (), soon())
     assert (lost.value.sent, refused) == (False, [True])

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from dledger.errors import ConfigError, PortInUse, ProtocolError, Unavailable
-from dledger.messages.client import AppendRequest, AppendResponse, StatusRequest, StatusResponse
-from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest, HelloResponse
-from dledger.net import Connection, Handlers, Limits, Listener, Patience, connect, listen, run
+from dledger.net import Connection, FrameLimits, Handlers, Listener, Patience, connect, listen, run
 from dledger.net.address import KERNEL_BYTES
-from dledger.net.handlers import RECEIVE_BYTES, OnConnection, ignore
-from dledger.net.incoming import TURN_BYTES, TURN_FRAMES
+from dledger.net.connections.buffers import JOIN_BYTES, joined
+from dledger.net.connections.handlers import RECEIVE_BYTES, OnConnection, ignore
+from dledger.net.connections.incoming import TURN_BYTES, TURN_FRAMES
+from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
 from dledger.net.loop import loop_factory
-from dledger.net.outgoing import WRITE_HIGH_BYTES
-from dledger.net.pieces import JOIN_BYTES, joined
-from dledger.wire import PREFIX_SIZE, Frame, encode
+from dledger.protocol.messages.client import AppendRequest, AppendResponse, StatusRequest, StatusResponse
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.wire import PREFIX_SIZE, Frame, encode
 
 HELLO = b"".join(encode(HelloRequest(), 1))
 
@@ -43,7 +43,7 @@ class Node:
         self.quiet = False
         self.on_measure: OnConnection = lambda connection: None
 
-    async def open(self, limits: Limits = Limits(payload_bytes=8 << 20), **patience: Any) -> str:
+    async def open(self, limits: FrameLimits = FrameLimits(payload_bytes=8 << 20), **patience: Any) -> str:
         self.listener = await listen(
             "127.0.0.1", 0, self.on_open, self.on_frame, self.on_close, limits,
             on_batch_end=self.on_batch_end, patience=Patience(**patience),
@@ -105,7 +105,7 @@ class Caller:
 
     async def open(self, address: str, hello: bool = True) -> Connection:
         handlers = Handlers(on_frame=self.on_frame, on_close=self.on_close)
-        self.connection = await connect(address, handlers, Limits(), 5)
+        self.connection = await connect(address, handlers, FrameLimits(), 5)
         if hello:
             self.connection.send(HelloRequest(), 0)
         return self.connection
@@ -567,7 +567,7 @@ def test_listener_that_closes_sends_what_is_unsent_and_frees_its_port() -> None:
         await caller.until(lambda: len(caller.closed) == 1)
         assert caller.answers[-1][0] == 42
         with pytest.raises(Unavailable):
-            await connect(address, Handlers(on_frame=caller.on_frame, on_close=caller.on_close), Limits(), 1)
+            await connect(address, Handlers(on_frame=caller.on_frame, on_close=caller.on_close), FrameLimits(), 1)
 
     with_node(work)
 
@@ -578,9 +578,9 @@ def test_port_in_use_is_said_and_so_is_a_host_of_somebody_else() -> None:
         port = int(address.split(":")[1])
         other = Node()
         with pytest.raises(PortInUse, match=str(port)):
-            await listen("127.0.0.1", port, other.on_open, other.on_frame, other.on_close, Limits())
+            await listen("127.0.0.1", port, other.on_open, other.on_frame, other.on_close, FrameLimits())
         with pytest.raises(ConfigError, match="192"):
-            await listen("192.0.2.1", 0, other.on_open, other.on_frame, other.on_close, Limits())
+            await listen("192.0.2.1", 0, other.on_open, other.on_frame, other.on_close, FrameLimits())
 
     with_node(work)
 

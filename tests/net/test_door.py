@@ -16,12 +16,12 @@ import pytest
 from tls_port import LIMITS, Port, ask_rpc, refused, tls_of
 
 from dledger.config import Tls
-from dledger.messages.hello import HelloRequest
 from dledger.net.address import split_address
-from dledger.net.blocking import BlockingConnection
-from dledger.net.handshake import Greeting, Introduction
-from dledger.net.tls import CertificateRefused, client_context
-from dledger.wire import encode
+from dledger.net.connections.blocking import BlockingConnection
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.tls import CertificateRefused, client_context
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.protocol.wire import encode
 
 OpenPort = Callable[..., Port]
 Issue = Callable[..., dict[str, str]]

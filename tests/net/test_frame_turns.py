@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dledger.net.frame_turns import FEW, LEAST, MOST, WHILE_S, FrameTurns
+from dledger.net.limits.frame_turns import FEW, LEAST, MOST, WHILE_S, FrameTurns
 
 
 class Loop:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dledger.errors import ConfigError, WrongGroup
-from dledger.messages.client import StatusResponse
-from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest, HelloResponse
-from dledger.net.handshake import Greeting, Introduction, other_protocol
+from dledger.net.connections.handshake import Greeting, Introduction, other_protocol
+from dledger.protocol.messages.client import StatusResponse
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.release import RELEASE
 from dledger.types import NodeId
 

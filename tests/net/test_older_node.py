@@ -14,13 +14,13 @@ import pytest
 
 from dledger.client import Client
 from dledger.errors import Unavailable
-from dledger.messages.hello import HelloRequest
 from dledger.net import PeerLink, run
-from dledger.net.blocking import BlockingConnection
-from dledger.net.handshake import Greeting, Introduction
-from dledger.net.rpc import Rpc
+from dledger.net.connections.blocking import BlockingConnection
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.rpc import Rpc
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.protocol.wire import FrameLimits, FrameReader, encode
 from dledger.release import RELEASE
-from dledger.wire import FrameReader, Limits, encode
 
 FIELDS = ["str", "str", "int"]
 """Of its HelloRequest: group, node id, version. A list of values that does not fit breaks the protocol."""
@@ -45,7 +45,7 @@ class OlderNode:
                     self._hear(sock)
 
     def _hear(self, sock: socket.socket) -> None:
-        reader = FrameReader(Limits())
+        reader = FrameReader(FrameLimits())
         while data := sock.recv(65536):
             for frame in reader.feed(data):
                 values = msgpack.unpackb(bytes(frame.header), use_list=False)
@@ -86,12 +86,12 @@ def test_the_older_node_understands_a_hello_of_its_own_release(older: OlderNode)
 
 def test_a_client_is_told_what_a_node_is_that_ends_each_connection(older: OlderNode) -> None:
     with pytest.raises(Unavailable) as waiting:
-        BlockingConnection(older.address, Greeting(Introduction()), Limits(), 20)
+        BlockingConnection(older.address, Greeting(Introduction()), FrameLimits(), 20)
     check(str(waiting.value), older.address)
 
     async def story() -> None:
         with pytest.raises(Unavailable) as running:
-            await Rpc.open(older.address, Greeting(Introduction()), Limits(), 20)
+            await Rpc.open(older.address, Greeting(Introduction()), FrameLimits(), 20)
         check(str(running.value), older.address)
 
     run(story())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dledger.net.outflow import (
+from dledger.net.limits.outflow import (
     EACH_TURN,
     GIVEN_BACK_PER_S,
     LEAST_BYTES_PER_S,

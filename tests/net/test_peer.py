@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dledger.messages.codes import Code
-from dledger.messages.entry import LogEnd, stamp
-from dledger.messages.hello import HelloRequest, HelloResponse
-from dledger.messages.peer import HeartBeatRequest, PushEntryRequest, PushType
-from dledger.net import Connection, Limits, Listener, PeerLink, listen, run
-from dledger.net.handshake import Greeting, Introduction
+from dledger.net import Connection, FrameLimits, Listener, PeerLink, listen, run
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import LogEnd, stamp
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.peer import HeartBeatRequest, PushEntryRequest, PushType
 from dledger.types import NodeId, Term
 
 N0, N1 = NodeId("n0"), NodeId("n1")
@@ -49,7 +49,9 @@ class Peer:
         self.listener: Listener | None = None
 
     async def open(self, port: int = 0) -> str:
-        self.listener = await listen("127.0.0.1", port, self.connections.append, self.on_frame, self.on_close, Limits())
+        self.listener = await listen(
+            "127.0.0.1", port, self.connections.append, self.on_frame, self.on_close, FrameLimits()
+        )
         return f"127.0.0.1:{self.listener.port}"
 
     def on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
@@ -115,7 +117,7 @@ def test_link_says_nothing_but_hello_until_it_is_answered() -> None:
 
 
 def test_link_leaves_a_peer_that_does_not_answer_its_hello(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dledger.net.peer.CONNECT_S", 0.05)
+    monkeypatch.setattr("dledger.net.connections.peer.CONNECT_S", 0.05)
 
     async def main() -> None:
         peer = Peer(silent=True)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dledger.net import Patience
-from dledger.net.places import MOST_OF_A_MEMBER, Places, TooMany
-from dledger.net.seldom import INTERVAL_S, MOST_KINDS, Seldom
+from dledger.net.limits.connection_slots import MOST_OF_A_MEMBER, Places, TooMany
+from dledger.net.limits.rare_warnings import INTERVAL_S, MOST_KINDS, Seldom
 
 
 class FakeConnection:

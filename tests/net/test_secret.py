@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import AccessDenied, ConfigError
-from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest, HelloResponse
-from dledger.net.handshake import Greeting, Introduction
+from dledger.net.connections.handshake import Greeting, Introduction
 from dledger.net.secret import Secret, Side, create_secret, read_secret
 from dledger.net.user_directory import VARIABLE, user_directory, user_secret
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.types import NodeId
 
 HELLO = HelloRequest(group="g", node_id="n1", group_id="id", nonce=b"1" * 16)

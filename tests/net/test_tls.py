@@ -20,12 +20,10 @@ from tls_port import LIMITS, Port, ask_rpc, refused, tls_of
 
 from dledger.config import ClientConfig, NodeConfig, Tls
 from dledger.errors import ConfigError, Unavailable
-from dledger.messages.client import AppendRequest
-from dledger.messages.peer import HeartBeatRequest
 from dledger.net import Handlers, PeerLink, connect
-from dledger.net.blocking import BlockingConnection
-from dledger.net.handshake import Greeting, Introduction
-from dledger.net.tls import (
+from dledger.net.connections.blocking import BlockingConnection
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.tls import (
     CertificateRefused,
     certificate_refused,
     client_context,
@@ -33,6 +31,8 @@ from dledger.net.tls import (
     own_certificate,
     server_context,
 )
+from dledger.protocol.messages.client import AppendRequest
+from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.types import NodeId, Term
 
 Issue = Callable[..., dict[str, str]]

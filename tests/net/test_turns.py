@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dledger.net.turns import Company, Turns
+from dledger.net.limits.turns import Company, Turns
 
 
 @dataclass(eq=False)

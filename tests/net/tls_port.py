@@ -11,19 +11,19 @@ import pytest
 
 from dledger.config import MIB, ClientConfig, Tls
 from dledger.errors import Unavailable
-from dledger.messages.client import AppendRequest, FetchedBatch, FetchResponse
-from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest, HelloResponse
-from dledger.net import Connection, Limits, Patience, listen
-from dledger.net.blocking import BlockingConnection
-from dledger.net.handlers import OnConnection, ignore
-from dledger.net.handshake import Greeting, Introduction
-from dledger.net.rpc import Rpc
-from dledger.net.tls import CertificateRefused, client_context, server_context
+from dledger.net import Connection, FrameLimits, Patience, listen
+from dledger.net.connections.blocking import BlockingConnection
+from dledger.net.connections.handlers import OnConnection, ignore
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.rpc import Rpc
+from dledger.net.connections.tls import CertificateRefused, client_context, server_context
+from dledger.protocol.messages.client import AppendRequest, FetchedBatch, FetchResponse
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.wire import Message
 from dledger.types import NodeId
-from dledger.wire import Message
 
-LIMITS = Limits(payload_bytes=16 * MIB)
+LIMITS = FrameLimits(payload_bytes=16 * MIB)
 
 
 def tls_of(settings: dict[str, str]) -> Tls:

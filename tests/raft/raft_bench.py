@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from dledger.config import GroupConfig
-from dledger.messages.codes import Code
-from dledger.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
-from dledger.messages.peer import (
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dledger.config import GroupConfig
-from dledger.messages.codes import Code
-from dledger.messages.entry import Entry, HardState, LogEnd, chain_is_sound
-from dledger.messages.membership import Change, Membership
-from dledger.messages.peer import (
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd, chain_is_sound
+from dledger.protocol.messages.membership import Change, Membership
+from dledger.protocol.messages.peer import (
     MemberRequest,
     MemberResponse,
     PeerMessage,

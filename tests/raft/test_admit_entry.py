@@ -27,12 +27,19 @@ from raft_bench import (
 )  # fmt: skip
 from raft_harness import SimDisk, World, admit_body, change_of
 
-from dledger.messages.codes import Code
-from dledger.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
-from dledger.messages.membership import Change, Membership
-from dledger.messages.peer import HeartBeatRequest, MemberRequest, MemberResponse, PushType, VoteRequest, VoteResult
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.membership import Change, Membership
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    MemberRequest,
+    MemberResponse,
+    PushType,
+    VoteRequest,
+    VoteResult,
+)
 from dledger.raft import RaftNode
-from dledger.raft.ready import ReadDone
+from dledger.raft.state.ready import ReadDone
 from dledger.types import NO_INDEX, Index, NodeId, Position, Role, Term
 
 GROUP = {"group_id": "A", "members": (N0, N1, N2)}

@@ -31,9 +31,16 @@ from raft_harness import Chaos, World
 
 import dledger.raft
 from dledger.errors import StorageError
-from dledger.messages.codes import Code
-from dledger.messages.entry import MAGIC_NOOP
-from dledger.messages.peer import HeartBeatRequest, PushEntryResponse, PushType, VoteRequest, VoteResponse, VoteResult
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NOOP
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    PushEntryResponse,
+    PushType,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
 from dledger.raft import Finished, SafetyViolation
 from dledger.types import Index, Role
 
@@ -246,7 +253,7 @@ def test_d9_an_append_that_timed_out_may_still_commit():
 def test_d10_the_core_reads_no_clock_and_rolls_no_dice():
     """Time and dice are arguments, so wall time that jumps cannot matter."""
     forbidden = {"time", "datetime", "random", "secrets", "uuid", "os", "asyncio", "threading", "socket", "logging"}
-    for path in Path(dledger.raft.__file__).parent.glob("*.py"):
+    for path in Path(dledger.raft.__file__).parent.rglob("*.py"):
         for item in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in item.names] if isinstance(item, ast.Import) else []
             names += [item.module or ""] if isinstance(item, ast.ImportFrom) else []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from raft_bench import N1, N2, beat_answer, config, lead, log_of, node_with, only, pushed, sent
 
-from dledger.messages.codes import Code
-from dledger.messages.peer import PushEntryRequest, PushType
-from dledger.raft.dispatcher import COMMIT_DELAY_MS, MAX_IN_FLIGHT
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import PushEntryRequest, PushType
+from dledger.raft.roles.entry_dispatcher import COMMIT_DELAY_MS, MAX_IN_FLIGHT
 from dledger.types import Index, Role
 
 APPEND, COMPARE, TRUNCATE, COMMIT = PushType.APPEND, PushType.COMPARE, PushType.TRUNCATE, PushType.COMMIT

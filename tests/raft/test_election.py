@@ -21,9 +21,9 @@ from raft_bench import (
     vote,
 )
 
-from dledger.messages.entry import LogEnd
-from dledger.messages.peer import PushType, VoteRequest, VoteResponse, VoteResult
-from dledger.raft.election import Outcome, Tally
+from dledger.protocol.messages.entry import LogEnd
+from dledger.protocol.messages.peer import PushType, VoteRequest, VoteResponse, VoteResult
+from dledger.raft.roles.leader_elector import Tally, VoteOutcome
 from dledger.types import NO_TERM, NodeId, Role, Term
 
 ACCEPT = VoteResult.ACCEPT
@@ -151,18 +151,18 @@ def tally(*answers, asked=5, own=True):
 @pytest.mark.parametrize(
     ("answers", "outcome"),
     [
-        ((ACCEPT, SILENT), Outcome.PASSED),
-        ((SILENT, SILENT), Outcome.WAIT_TO_REVOTE),
-        ((VoteResult.REJECT_TERM_NOT_READY, SILENT), Outcome.REVOTE_IMMEDIATELY),
-        ((VoteResult.REJECT_ALREADY_VOTED, VoteResult.REJECT_ALREADY_VOTED), Outcome.WAIT_TO_VOTE_NEXT),
-        ((VoteResult.REJECT_TAKING_LEADERSHIP, VoteResult.REJECT_ALREADY_VOTED), Outcome.WAIT_TO_VOTE_NEXT),
-        ((VoteResult.REJECT_SMALL_LEDGER_END_INDEX, VoteResult.REJECT_EXPIRED_LEDGER_TERM), Outcome.WAIT_TO_REVOTE),
-        ((VoteResult.REJECT_ALREADY_HAS_LEADER, ACCEPT), Outcome.WAIT_TO_REVOTE),
-        (((VoteResult.REJECT_EXPIRED_VOTE_TERM, Term(9)), ACCEPT), Outcome.WAIT_TO_VOTE_NEXT),
-        (((VoteResult.REJECT_TERM_SMALL_THAN_LEDGER, Term(9)), SILENT), Outcome.WAIT_TO_VOTE_NEXT),
+        ((ACCEPT, SILENT), VoteOutcome.PASSED),
+        ((SILENT, SILENT), VoteOutcome.WAIT_TO_REVOTE),
+        ((VoteResult.REJECT_TERM_NOT_READY, SILENT), VoteOutcome.REVOTE_IMMEDIATELY),
+        ((VoteResult.REJECT_ALREADY_VOTED, VoteResult.REJECT_ALREADY_VOTED), VoteOutcome.WAIT_TO_VOTE_NEXT),
+        ((VoteResult.REJECT_TAKING_LEADERSHIP, VoteResult.REJECT_ALREADY_VOTED), VoteOutcome.WAIT_TO_VOTE_NEXT),
+        ((VoteResult.REJECT_SMALL_LEDGER_END_INDEX, VoteResult.REJECT_EXPIRED_LEDGER_TERM), VoteOutcome.WAIT_TO_REVOTE),
+        ((VoteResult.REJECT_ALREADY_HAS_LEADER, ACCEPT), VoteOutcome.WAIT_TO_REVOTE),
+        (((VoteResult.REJECT_EXPIRED_VOTE_TERM, Term(9)), ACCEPT), VoteOutcome.WAIT_TO_VOTE_NEXT),
+        (((VoteResult.REJECT_TERM_SMALL_THAN_LEDGER, Term(9)), SILENT), VoteOutcome.WAIT_TO_VOTE_NEXT),
         (((VoteResult.REJECT_EXPIRED_VOTE_TERM, Term(9)), VoteResult.REJECT_ALREADY_HAS_LEADER),
-         Outcome.WAIT_TO_VOTE_NEXT),
-        ((ACCEPT, VoteResult.REJECT_TERM_NOT_READY), Outcome.PASSED),
+         VoteOutcome.WAIT_TO_VOTE_NEXT),
+        ((ACCEPT, VoteResult.REJECT_TERM_NOT_READY), VoteOutcome.PASSED),
     ],
 )
 def test_the_outcome_of_a_round_is_decided_in_dledgers_order(answers, outcome):

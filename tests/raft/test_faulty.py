@@ -23,8 +23,8 @@ from raft_bench import (
 )
 from raft_harness import World
 
-from dledger.messages.codes import Code
-from dledger.messages.peer import (
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     LeadershipTransferRequest,
     LeadershipTransferResponse,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from raft_bench import N2, config, follow, log_of, node_with, only, push, sent
 
-from dledger.messages.codes import Code
-from dledger.messages.entry import MAGIC_NOOP, LogEnd, stamp
-from dledger.messages.peer import PushEntryResponse, PushType
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NOOP, LogEnd, stamp
+from dledger.protocol.messages.peer import PushEntryResponse, PushType
 from dledger.raft import SafetyViolation
 from dledger.types import Index, Role, Term
 

@@ -10,9 +10,9 @@ from raft_bench import N0, N1, N2, beat, config, heard, log_of, only, push, sent
 from raft_harness import Chaos, SimDisk, World
 
 from dledger.errors import ConfigError
-from dledger.messages.entry import HardState
-from dledger.messages.membership import Membership
-from dledger.messages.peer import MemberRequest, MemberResponse, PushType, group_tag
+from dledger.protocol.messages.entry import HardState
+from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.peer import MemberRequest, MemberResponse, PushType, group_tag
 from dledger.raft import RaftNode
 from dledger.types import NO_INDEX, Index, NodeId, Role, Term
 

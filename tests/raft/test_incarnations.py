@@ -8,10 +8,10 @@ import pytest
 from raft_bench import N0, N1, N2, config, log_of, only, sent, summary_of
 from raft_harness import Chaos, SimDisk, World
 
-from dledger.messages.codes import Code
-from dledger.messages.entry import HardState
-from dledger.messages.membership import Membership
-from dledger.messages.peer import HeartBeatResponse, MemberRequest, MemberResponse, VoteRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import HardState
+from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.peer import HeartBeatResponse, MemberRequest, MemberResponse, VoteRequest
 from dledger.raft import RaftNode
 from dledger.types import Index, NodeId, Role, Term
 

@@ -24,8 +24,8 @@ from raft_bench import (
 )
 
 from dledger.errors import ConfigError, NotLeader
-from dledger.messages.codes import Code
-from dledger.messages.peer import HeartBeatRequest, HeartBeatResponse, PushEntryResponse, PushType
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import HeartBeatRequest, HeartBeatResponse, PushEntryResponse, PushType
 from dledger.raft import IDLE, RoleChange
 from dledger.types import NodeId, Role
 

@@ -6,8 +6,8 @@ import pytest
 from raft_bench import log_of
 from raft_harness import Chaos, SimDisk, World
 
-from dledger.messages.codes import Code
-from dledger.messages.entry import HardState
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import HardState
 from dledger.types import Index, NodeId, Role, Term
 
 

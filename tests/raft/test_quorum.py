@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from dledger.messages.codes import Code
-from dledger.raft.quorum import QuorumAckChecker, quorum_index, quorum_size
-from dledger.raft.ready import Finished
+from dledger.protocol.messages.codes import Code
+from dledger.raft.state.quorum_ack_checker import QuorumAckChecker, quorum_index, quorum_size
+from dledger.raft.state.ready import Finished
 from dledger.types import Index, NodeId
 
 MEMBERS = (NodeId("n0"), NodeId("n1"), NodeId("n2"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from raft_bench import N1, N2, config, follow, lead, log_of, node_with, only, push, vote
 
-from dledger.messages.codes import Code
-from dledger.messages.entry import HardState, LogEnd
-from dledger.messages.peer import PushEntryResponse, PushType, VoteResponse, VoteResult
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import HardState, LogEnd
+from dledger.protocol.messages.peer import PushEntryResponse, PushType, VoteResponse, VoteResult
 from dledger.raft import LogSummary, RaftNode, SafetyViolation
-from dledger.raft.install import InstallMode
+from dledger.raft.roles.snapshot_install import InstallMode
 from dledger.types import Index, NodeId, Position, Role, Term
 
 INSTALL, APPEND, COMPARE = PushType.INSTALL_SNAPSHOT, PushType.APPEND, PushType.COMPARE

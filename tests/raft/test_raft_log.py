@@ -7,9 +7,9 @@ import random
 import pytest
 from raft_bench import log_of, summary_of
 
-from dledger.messages.entry import LogEnd
-from dledger.raft.log import LogSummary, RaftLog
-from dledger.raft.ready import SafetyViolation
+from dledger.protocol.messages.entry import LogEnd
+from dledger.raft.state.log import LogSummary, RaftLog
+from dledger.raft.state.ready import SafetyViolation
 from dledger.types import NO_INDEX, NOWHERE, Index, Position, Term
 
 

@@ -19,8 +19,8 @@ from raft_bench import (
     vote,
 )
 
-from dledger.messages.codes import Code
-from dledger.messages.peer import (
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     LeadershipTransferRequest,
     LeadershipTransferResponse,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from raft_bench import N0, N1, N2, beat_answer, config, lead, node_with, pushed, sent
 
-from dledger.messages.codes import Code
-from dledger.messages.peer import HeartBeatRequest, PushType
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import HeartBeatRequest, PushType
 from dledger.raft import ReadDone
-from dledger.raft.reads import ReadQueue
+from dledger.raft.roles.read_index import ReadQueue
 from dledger.types import NO_INDEX, Index, Role
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from raft_harness import Chaos, SimDisk, World
 from test_raft_chaos import chaos_of, cut_links, keep_busy
 
-from dledger.messages.membership import Membership
+from dledger.protocol.messages.membership import Membership
 from dledger.types import NodeId
 
 SEEDS = 60

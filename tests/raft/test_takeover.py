@@ -24,7 +24,14 @@ from raft_bench import (
 )
 from raft_harness import Chaos, World
 
-from dledger.messages.peer import HeartBeatRequest, PushEntryRequest, PushType, VoteRequest, VoteResponse, VoteResult
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    PushEntryRequest,
+    PushType,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
 from dledger.types import NodeId, Role
 
 STEP_MS = config().takeover_ms

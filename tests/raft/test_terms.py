@@ -22,8 +22,8 @@ from raft_bench import (
     vote,
 )
 
-from dledger.messages.peer import LeadershipTransferResponse, MemberRequest, PushType, VoteRequest, VoteResult
-from dledger.raft.node import RaftNode
+from dledger.protocol.messages.peer import LeadershipTransferResponse, MemberRequest, PushType, VoteRequest, VoteResult
+from dledger.raft.raft_node import RaftNode
 from dledger.types import MAX_TERM, TERM_JUMP, Position, Role, Term
 
 WIRE_MAX = (1 << 63) - 1

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dledger.messages.entry import HEADER
-from dledger.rocketmq.hosts import Host
-from dledger.rocketmq.message import Message, encode_blank, encode_dledger_blank, encode_message, message_size
+from dledger.protocol.messages.entry import HEADER
+from dledger.rocketmq.format.hosts import Host
+from dledger.rocketmq.format.message import Message, encode_blank, encode_dledger_blank, encode_message, message_size
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `parsers`: tests are no packages
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"

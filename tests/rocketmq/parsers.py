@@ -6,25 +6,25 @@ from __future__ import annotations
 import contextlib
 import struct
 
-from dledger.rocketmq.checkpoint import StoreCheckpoint
-from dledger.rocketmq.columns import column_batches
-from dledger.rocketmq.compression import unpack
-from dledger.rocketmq.config_json import decode_config, encode_config
-from dledger.rocketmq.consume_queue import (
+from dledger.rocketmq.columns.commit_log import column_batches
+from dledger.rocketmq.columns.entries import entry_batches
+from dledger.rocketmq.columns.windows import FileReader, LogSpan
+from dledger.rocketmq.format.checkpoint import StoreCheckpoint
+from dledger.rocketmq.format.compression import unpack
+from dledger.rocketmq.format.config_json import decode_config, encode_config
+from dledger.rocketmq.format.consume_queue_unit import (
     decode_batch_units,
     decode_units,
     encode_batch_units,
     encode_units,
     sound_units,
 )
-from dledger.rocketmq.entry_columns import entry_batches
-from dledger.rocketmq.hosts import Host, OffsetId, UniqueId
-from dledger.rocketmq.index_file import IndexFile
-from dledger.rocketmq.message import Message, decode_message, encode_blank, encode_dledger_blank, encode_message
-from dledger.rocketmq.producer_batch import BatchItem, decode_batch, encode_batch
-from dledger.rocketmq.properties import format_properties, parse_properties
-from dledger.rocketmq.scan import Kind, Scanner, scan
-from dledger.rocketmq.windows import FileReader, LogSpan
+from dledger.rocketmq.format.hosts import Host, OffsetId, UniqueId
+from dledger.rocketmq.format.index_file import IndexFile
+from dledger.rocketmq.format.message import Message, decode_message, encode_blank, encode_dledger_blank, encode_message
+from dledger.rocketmq.format.producer_batch import BatchItem, decode_batch, encode_batch
+from dledger.rocketmq.format.properties import format_properties, parse_properties
+from dledger.rocketmq.format.scan import PieceKind, Scanner, scan
 
 START = 1 << 20
 SEEDS = [
@@ -54,11 +54,11 @@ def fuzz_scan(data: bytes) -> None:
     pieces = list(scan(data, START, file_end=START + len(data) + 8))
     assert sum(p.end - p.start for p in pieces) == len(data)
     for piece in pieces:
-        if piece.kind in (Kind.MESSAGE, Kind.ENTRY):
+        if piece.kind in (PieceKind.MESSAGE, PieceKind.ENTRY):
             place = piece.message_offset
             assert encode_message(decode_message(data, place - START)) == data[place - START : piece.end - START]
     found = Scanner(data, START).next_sound(START)
-    sound = [p for p in scan(data, START) if p.kind not in (Kind.DAMAGE, Kind.UNUSED, Kind.NOOP)]
+    sound = [p for p in scan(data, START) if p.kind not in (PieceKind.DAMAGE, PieceKind.UNUSED, PieceKind.NOOP)]
     assert found == (sound[0] if sound else None)
 
 
@@ -66,7 +66,7 @@ def fuzz_columns(data: bytes) -> None:
     expected = list(scan(data, START))
     batches = list(column_batches(data, START))
     places = [n for b in batches if b.rows for n in b.rows.column("physical_offset").to_pylist()]
-    assert places == [p.message_offset for p in expected if p.kind in (Kind.MESSAGE, Kind.ENTRY)]
+    assert places == [p.message_offset for p in expected if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)]
 
 
 def fuzz_windows(data: bytes) -> None:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger.errors import FormatError
-from dledger.rocketmq.append_hook import TOPIC, check_messages, read_stored, write_place
-from dledger.rocketmq.hosts import Host
-from dledger.rocketmq.message import Message, check_contents, decode_message, encode_message, lay_out
-from dledger.rocketmq.properties import java_hash
+from dledger.rocketmq.format.append_hook import TOPIC, check_messages, read_stored, write_place
+from dledger.rocketmq.format.hosts import Host
+from dledger.rocketmq.format.message import Message, check_contents, decode_message, encode_message, lay_out
+from dledger.rocketmq.format.properties import java_hash
 
 FOUR, SIX = Host.of("1.2.3.4", 5), Host.of("fd00::1", 6)
 SHAPES: list[dict[str, Any]] = [

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.rocketmq.columns import SCHEMA, column_batches
-from dledger.rocketmq.compression import compress, compression_flags
-from dledger.rocketmq.hosts import Host
-from dledger.rocketmq.map_columns import PropertyColumns
-from dledger.rocketmq.message import Compression, Message, decode_message, encode_message
-from dledger.rocketmq.properties import parse_properties
-from dledger.rocketmq.scan import Kind, Piece, Scanner, scan
+from dledger.rocketmq.columns.commit_log import SCHEMA, column_batches
+from dledger.rocketmq.columns.properties import PropertyColumns
+from dledger.rocketmq.format.compression import compress, compression_flags
+from dledger.rocketmq.format.hosts import Host
+from dledger.rocketmq.format.message import Compression, Message, decode_message, encode_message
+from dledger.rocketmq.format.properties import parse_properties
+from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, Scanner, scan
 
 Log = Callable[..., bytes]
 START = 4096
@@ -33,16 +33,16 @@ MESSAGES = st.builds(
 )  # fmt: skip
 
 
-def rows_and_damage(data: bytes, start: int, **how: Any) -> tuple[list[dict[str, Any]], list[Piece]]:
+def rows_and_damage(data: bytes, start: int, **how: Any) -> tuple[list[dict[str, Any]], list[ScannedPiece]]:
     rows: list[dict[str, Any]] = []
-    damage: list[Piece] = []
+    damage: list[ScannedPiece] = []
     for batch in column_batches(data, start, **how):
         rows += batch.rows.to_pylist() if batch.rows else []
         damage += batch.damage
     return rows, damage
 
 
-def expected_row(data: bytes, start: int, piece: Piece) -> dict[str, Any]:
+def expected_row(data: bytes, start: int, piece: ScannedPiece) -> dict[str, Any]:
     """A row as the one-by-one reader gives it, times left out."""
     m = decode_message(data, piece.message_offset - start)
     properties = m.property_map()
@@ -61,8 +61,8 @@ def assert_same(data: bytes, start: int, **how: Any) -> None:
     pieces = list(scan(data, start))
     rows, damage = rows_and_damage(data, start, **how)
     packed = {p.start for p in damage if "unpack" in p.reason or "compression" in p.reason}
-    assert [p for p in damage if p.start not in packed] == [p for p in pieces if p.kind is Kind.DAMAGE]
-    messages = [p for p in pieces if p.kind in (Kind.MESSAGE, Kind.ENTRY)]
+    assert [p for p in damage if p.start not in packed] == [p for p in pieces if p.kind is PieceKind.DAMAGE]
+    messages = [p for p in pieces if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)]
     assert len(rows) == len(messages)
     for row, piece in zip(rows, messages, strict=True):
         row["properties"] = sorted(row["properties"])
@@ -71,7 +71,7 @@ def assert_same(data: bytes, start: int, **how: Any) -> None:
             assert (row["body"] is None) == (piece.message_offset in packed)
             expected["body"] = row["body"]
         assert {name: row[name] for name in expected} == expected
-        assert (row["entry_index"] is not None) == (piece.kind is Kind.ENTRY)
+        assert (row["entry_index"] is not None) == (piece.kind is PieceKind.ENTRY)
 
 
 @pytest.mark.parametrize("entries", [False, True])

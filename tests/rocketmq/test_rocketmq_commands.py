@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.batch.header import BodyHeader, encode_header
-from dledger.batch.header import Kind as BodyKind
-from dledger.messages.entry import HEADER_SIZE, MAGIC_NOOP, MAGIC_NORMAL, LogEnd, stamp
-from dledger.rocketmq.columns import column_batches
-from dledger.rocketmq.entry_columns import entry_batches
-from dledger.rocketmq.message import Message, encode_message
-from dledger.rocketmq.scan import Kind, scan
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NOOP, MAGIC_NORMAL, LogEnd, stamp
+from dledger.records.body.header import BodyHeader, encode_header
+from dledger.records.body.header import BodyKind as BodyKind
+from dledger.rocketmq.columns.commit_log import column_batches
+from dledger.rocketmq.columns.entries import entry_batches
+from dledger.rocketmq.format.message import Message, encode_message
+from dledger.rocketmq.format.scan import PieceKind, scan
 from dledger.types import Term
 
 SEGMENT = 1 << 16
@@ -33,7 +33,12 @@ DATA = encode_header(BodyHeader(BodyKind.DATA, 1, 0, 1)) + b"\x93" * 100
 
 def test_a_groups_own_commands_are_passed_between_messages() -> None:
     data = log(b"", "one", COMMAND, "two")
-    assert [piece.kind for piece in scan(data, file_end=SEGMENT)] == [Kind.NOOP, Kind.ENTRY, Kind.NOOP, Kind.ENTRY]
+    assert [piece.kind for piece in scan(data, file_end=SEGMENT)] == [
+        PieceKind.NOOP,
+        PieceKind.ENTRY,
+        PieceKind.NOOP,
+        PieceKind.ENTRY,
+    ]
     batches = list(column_batches(data, file_end=SEGMENT, columns=["body"]))
     assert not any(batch.damage for batch in batches)
     assert [body for batch in batches if batch.rows for body in batch.rows.column(0).to_pylist()] == [b"one", b"two"]
@@ -42,13 +47,17 @@ def test_a_groups_own_commands_are_passed_between_messages() -> None:
 @pytest.mark.parametrize("body", [DATA, COMMAND[:60], b"DX" + COMMAND[2:]], ids=["batch", "short", "other"])
 def test_what_else_is_no_message_is_damage(body: bytes) -> None:
     kinds = [piece.kind for piece in scan(log("one", body, "two"), file_end=SEGMENT)]
-    assert kinds == [Kind.ENTRY, Kind.DAMAGE, Kind.ENTRY]
+    assert kinds == [PieceKind.ENTRY, PieceKind.DAMAGE, PieceKind.ENTRY]
 
 
 def test_a_command_that_does_not_match_its_crc_is_damage() -> None:
     data = bytearray(log("one", COMMAND, "two"))
     data[data.index(b"\x93" * 100) + 5] ^= 1
-    assert [piece.kind for piece in scan(bytes(data), file_end=SEGMENT)] == [Kind.ENTRY, Kind.DAMAGE, Kind.ENTRY]
+    assert [piece.kind for piece in scan(bytes(data), file_end=SEGMENT)] == [
+        PieceKind.ENTRY,
+        PieceKind.DAMAGE,
+        PieceKind.ENTRY,
+    ]
 
 
 def test_as_entries_they_are_rows_like_any_other() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from dledger.rocketmq.checkpoint import StoreCheckpoint
-from dledger.rocketmq.columns import column_batches
-from dledger.rocketmq.config_json import decode_config, encode_config
-from dledger.rocketmq.consume_queue import Unit, decode_units, encode_units, sound_units
-from dledger.rocketmq.index_file import IndexFile
-from dledger.rocketmq.message import Message, decode_message, encode_blank, encode_message
-from dledger.rocketmq.properties import keys_of, tags_code
-from dledger.rocketmq.scan import Kind, scan
+from dledger.rocketmq.columns.commit_log import column_batches
+from dledger.rocketmq.format.checkpoint import StoreCheckpoint
+from dledger.rocketmq.format.config_json import decode_config, encode_config
+from dledger.rocketmq.format.consume_queue_unit import Unit, decode_units, encode_units, sound_units
+from dledger.rocketmq.format.index_file import IndexFile
+from dledger.rocketmq.format.message import Message, decode_message, encode_blank, encode_message
+from dledger.rocketmq.format.properties import keys_of, tags_code
+from dledger.rocketmq.format.scan import PieceKind, scan
 
 Golden = Callable[[str], bytes]
 LOGS = [("dledger_data.bin", 0, 5), ("old_commitlog.bin", 0, 6), ("dledger_data_after_migration.bin", 65_536, 1)]
@@ -27,7 +27,7 @@ def messages(data: bytes, start: int) -> dict[int, Message]:
     return {
         p.message_offset: decode_message(data, p.message_offset - start)
         for p in scan(data, start)
-        if p.kind in (Kind.MESSAGE, Kind.ENTRY)
+        if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)
     }
 
 
@@ -37,7 +37,10 @@ def test_commit_log_of_a_broker_has_every_message_and_no_damage(
 ) -> None:
     data = golden(name)
     pieces = list(scan(data, start))
-    assert [p.kind for p in pieces if p.kind not in (Kind.MESSAGE, Kind.ENTRY)] in ([Kind.UNUSED], [Kind.BLANK])
+    assert [p.kind for p in pieces if p.kind not in (PieceKind.MESSAGE, PieceKind.ENTRY)] in (
+        [PieceKind.UNUSED],
+        [PieceKind.BLANK],
+    )
     found = messages(data, start)
     assert len(found) == count
     for place, message in found.items():

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import ConfigError, ProtocolError, Unavailable
-from dledger.rocketmq.group_transfer import BrokerRole, GroupTransferService, HAStatus
-from dledger.rocketmq.ha_client import HAClient
-from dledger.rocketmq.ha_connection import Frame, HAConnection
-from dledger.rocketmq.ha_protocol import MOST_FRAME, HASettings
+from dledger.rocketmq.ha_protocol.group_transfer_service import BrokerRole, GroupTransferService, HAStatus
+from dledger.rocketmq.ha_protocol.ha_client import HAClient
+from dledger.rocketmq.ha_protocol.ha_connection import Frame, HAConnection
+from dledger.rocketmq.ha_protocol.messages import MOST_FRAME, HASettings
 
 FILE = 1 << 10
 SMALL = HASettings(mapped_file_size_commit_log=FILE, ha_transfer_batch_size=100)

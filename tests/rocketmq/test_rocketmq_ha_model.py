@@ -8,10 +8,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dledger.errors import Unavailable
-from dledger.rocketmq.group_transfer import BrokerRole, GroupCommitRequest, GroupTransferService, HAStatus
-from dledger.rocketmq.ha_client import HAClient
-from dledger.rocketmq.ha_connection import HAConnection
-from dledger.rocketmq.ha_protocol import HASettings
+from dledger.rocketmq.ha_protocol.group_transfer_service import (
+    BrokerRole,
+    GroupCommitRequest,
+    GroupTransferService,
+    HAStatus,
+)
+from dledger.rocketmq.ha_protocol.ha_client import HAClient
+from dledger.rocketmq.ha_protocol.ha_connection import HAConnection
+from dledger.rocketmq.ha_protocol.messages import HASettings
 
 FILE = 64
 SMALL = HASettings(mapped_file_size_commit_log=FILE, ha_transfer_batch_size=20)

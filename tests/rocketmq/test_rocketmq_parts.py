@@ -7,14 +7,21 @@ from dataclasses import replace
 import pytest
 
 from dledger.errors import FormatError
-from dledger.rocketmq.compression import compress, compression_flags, unpack
-from dledger.rocketmq.config_json import decode_config, encode_config
-from dledger.rocketmq.consume_queue import FILLER, Unit, encode_units, sound_units
-from dledger.rocketmq.hosts import Host, OffsetId, UniqueId
-from dledger.rocketmq.index_file import IndexFile, key_hash
-from dledger.rocketmq.message import Compression, Message, Transaction, decode_message, encode_message, message_size
-from dledger.rocketmq.producer_batch import BatchItem, decode_batch, encode_batch
-from dledger.rocketmq.properties import format_properties, java_hash, keys_of, parse_properties, tags_code
+from dledger.rocketmq.format.compression import compress, compression_flags, unpack
+from dledger.rocketmq.format.config_json import decode_config, encode_config
+from dledger.rocketmq.format.consume_queue_unit import FILLER, Unit, encode_units, sound_units
+from dledger.rocketmq.format.hosts import Host, OffsetId, UniqueId
+from dledger.rocketmq.format.index_file import IndexFile, key_hash
+from dledger.rocketmq.format.message import (
+    Compression,
+    Message,
+    Transaction,
+    decode_message,
+    encode_message,
+    message_size,
+)
+from dledger.rocketmq.format.producer_batch import BatchItem, decode_batch, encode_batch
+from dledger.rocketmq.format.properties import format_properties, java_hash, keys_of, parse_properties, tags_code
 
 LOWEST = '\'"737='
 """Has, behind a "#", the lowest of all hashes."""

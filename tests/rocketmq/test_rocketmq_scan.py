@@ -7,32 +7,32 @@ from dataclasses import replace
 
 import pytest
 
-from dledger.rocketmq.message import Message, decode_message, encode_blank, encode_message
-from dledger.rocketmq.scan import Kind, Piece, Scanner, scan
+from dledger.rocketmq.format.message import Message, decode_message, encode_blank, encode_message
+from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, Scanner, scan
 
 Log = Callable[..., bytes]
 START = 4096
 SIZE = 4096
-MESSAGES = (Kind.MESSAGE, Kind.ENTRY)
+MESSAGES = (PieceKind.MESSAGE, PieceKind.ENTRY)
 
 
-def spans(pieces: list[Piece], *kinds: Kind) -> list[tuple[int, int]]:
+def spans(pieces: list[ScannedPiece], *kinds: PieceKind) -> list[tuple[int, int]]:
     return [(p.start, p.end) for p in pieces if p.kind in kinds]
 
 
-def laid_out(data: bytes, start: int = START) -> list[Piece]:
+def laid_out(data: bytes, start: int = START) -> list[ScannedPiece]:
     """All pieces, which must lie one behind the other without a gap."""
     pieces = list(scan(data, start))
     assert [p.end for p in pieces[:-1]] == [p.start for p in pieces[1:]]
     assert (pieces[0].start, pieces[-1].end) == (start, start + len(data))
-    assert all((p.kind is Kind.DAMAGE) == bool(p.reason) for p in pieces)
+    assert all((p.kind is PieceKind.DAMAGE) == bool(p.reason) for p in pieces)
     return pieces
 
 
 @pytest.mark.parametrize("entries", [False, True])
 def test_scan_of_a_sound_file_has_messages_and_the_blank(log: Log, some: list[Message], entries: bool) -> None:
     pieces = laid_out(log(some, START, SIZE, entries=entries))
-    kinds = [Kind.ENTRY, Kind.DLEDGER_BLANK] if entries else [Kind.MESSAGE, Kind.BLANK]
+    kinds = [PieceKind.ENTRY, PieceKind.DLEDGER_BLANK] if entries else [PieceKind.MESSAGE, PieceKind.BLANK]
     assert [p.kind for p in pieces] == [kinds[0]] * len(some) + [kinds[1]]
 
 
@@ -54,13 +54,13 @@ def test_scan_with_any_bit_turned_keeps_every_other_message(
         others = [p for p in sound if p is not hit]
         assert [p for p in pieces if p in others] == others, at
         here = [p for p in pieces if p not in others]
-        damage = spans(here, Kind.DAMAGE)
+        damage = spans(here, PieceKind.DAMAGE)
         if damage and hit.kind in MESSAGES:
             within = START + at - hit.start  # at 40 is the entry's CRC of the body: set, it has to agree
-            header_only = hit.kind is Kind.ENTRY and within < 48 and not 40 <= within < 44
+            header_only = hit.kind is PieceKind.ENTRY and within < 48 and not 40 <= within < 44
             assert damage == [(hit.start, hit.message_offset if header_only else hit.end)], (at, here)
             if damage == [(hit.start, hit.message_offset)]:
-                assert here[1:] == [Piece(Kind.MESSAGE, hit.message_offset, hit.end)]
+                assert here[1:] == [ScannedPiece(PieceKind.MESSAGE, hit.message_offset, hit.end)]
         elif damage:
             assert here[0].start == hit.start
         else:
@@ -74,7 +74,7 @@ def test_scan_refuses_a_message_with_another_value_in(log: Log, some: list[Messa
     data = bytearray(log(some[:1], START) + log(some[3:], START + len(encode_message(some[0]))))
     data[at] ^= 1
     pieces = laid_out(bytes(data))
-    assert [p.kind for p in pieces] == [Kind.DAMAGE, Kind.MESSAGE, Kind.MESSAGE]
+    assert [p.kind for p in pieces] == [PieceKind.DAMAGE, PieceKind.MESSAGE, PieceKind.MESSAGE]
 
 
 def test_scan_refuses_topics_and_properties_that_are_no_text(log: Log, some: list[Message]) -> None:
@@ -82,7 +82,7 @@ def test_scan_refuses_topics_and_properties_that_are_no_text(log: Log, some: lis
     topic = data.index(b"TopicA")
     data[topic] = 0xFF
     pieces = laid_out(bytes(data))
-    assert [p.kind for p in pieces] == [Kind.DAMAGE, Kind.MESSAGE]
+    assert [p.kind for p in pieces] == [PieceKind.DAMAGE, PieceKind.MESSAGE]
     assert "topic is not UTF-8" in pieces[0].reason
 
 
@@ -93,8 +93,8 @@ def test_scan_of_a_torn_tail_has_the_damage_up_to_the_last_byte_written(log: Log
     pieces = laid_out(data)
     assert spans(pieces, *MESSAGES) == spans(laid_out(whole), *MESSAGES)[:-1]
     written = len(whole) - 60 - (len(whole[: len(whole) - 60]) - len(whole[: len(whole) - 60].rstrip(b"\0")))
-    assert spans(pieces, Kind.DAMAGE) == [(last.start, START + written)]
-    assert pieces[-1].kind is Kind.UNUSED
+    assert spans(pieces, PieceKind.DAMAGE) == [(last.start, START + written)]
+    assert pieces[-1].kind is PieceKind.UNUSED
 
 
 def test_scan_goes_on_behind_a_hole_of_zeros(log: Log, some: list[Message]) -> None:
@@ -104,7 +104,7 @@ def test_scan_goes_on_behind_a_hole_of_zeros(log: Log, some: list[Message]) -> N
     data = bytearray(whole)
     data[hole[0] - START : hole[1] - START] = bytes(hole[1] - hole[0])
     pieces = laid_out(bytes(data))
-    assert spans(pieces, Kind.DAMAGE) == [hole]
+    assert spans(pieces, PieceKind.DAMAGE) == [hole]
     assert spans(pieces, *MESSAGES) == [(p.start, p.end) for p in (sound[0], sound[3], sound[4])]
 
 
@@ -122,12 +122,12 @@ def test_scan_never_takes_a_message_out_of_the_body_of_another(log: Log, some: l
     end = len(encode_message(outer))
     data[100] ^= 1
     pieces = laid_out(bytes(data))
-    assert spans(pieces, Kind.DAMAGE) == [(START, START + end)]
+    assert spans(pieces, PieceKind.DAMAGE) == [(START, START + end)]
 
 
 def test_scan_takes_a_blank_only_when_it_reaches_to_the_end_of_the_file(log: Log, some: list[Message]) -> None:
     whole = log(some[:1], START)
-    for size, kind in ((SIZE - len(whole), Kind.BLANK), (SIZE - len(whole) - 1, Kind.DAMAGE)):
+    for size, kind in ((SIZE - len(whole), PieceKind.BLANK), (SIZE - len(whole) - 1, PieceKind.DAMAGE)):
         data = (whole + encode_blank(size)).ljust(SIZE, b"\0")
         assert laid_out(data)[1].kind is kind
 
@@ -137,7 +137,7 @@ def test_scan_of_stale_bytes_behind_a_blank_ignores_them(log: Log, some: list[Me
     whole = log(some[:1], START)
     blank = encode_blank(SIZE - len(whole))
     data = whole + blank + bytes(range(256)) * 20
-    assert [p.kind for p in laid_out(data[:SIZE])] == [Kind.MESSAGE, Kind.BLANK]
+    assert [p.kind for p in laid_out(data[:SIZE])] == [PieceKind.MESSAGE, PieceKind.BLANK]
 
 
 def test_part_of_a_file_begins_at_the_next_message_from_any_byte(log: Log, some: list[Message]) -> None:
@@ -156,20 +156,20 @@ def test_entry_with_a_checksum_of_its_own_is_checked(log: Log, some: list[Messag
     data = bytearray(log(some[:2], START, entries=True))
     body = data[48 : laid_out(bytes(data))[0].end - START]
     data[40:44] = crc32(bytes(body)).to_bytes(4, "big")
-    assert [p.kind for p in laid_out(bytes(data))] == [Kind.ENTRY, Kind.ENTRY]
+    assert [p.kind for p in laid_out(bytes(data))] == [PieceKind.ENTRY, PieceKind.ENTRY]
     data[48 + 15] ^= 1  # the queue id, which the message's own CRC does not cover
     pieces = laid_out(bytes(data))
-    assert [p.kind for p in pieces] == [Kind.DAMAGE, Kind.ENTRY]
+    assert [p.kind for p in pieces] == [PieceKind.DAMAGE, PieceKind.ENTRY]
     assert Scanner(data, START).next_sound(START) == pieces[1]
     cut = bytes(data[: pieces[0].end - START]) + b"no message"
-    assert [p.kind for p in laid_out(cut)] == [Kind.DAMAGE]
+    assert [p.kind for p in laid_out(cut)] == [PieceKind.DAMAGE]
 
 
 def test_entry_that_goes_on_behind_its_message_is_damage(log: Log, some: list[Message]) -> None:
     data = bytearray(log(some[:1], START, entries=True) + b"behind")
     data[4:8] = len(data).to_bytes(4, "big")
     data[44:48] = (len(data) - 48).to_bytes(4, "big")
-    assert laid_out(bytes(data))[0].kind is Kind.DAMAGE
+    assert laid_out(bytes(data))[0].kind is PieceKind.DAMAGE
 
 
 def test_damaged_last_message_that_ends_with_zeros_is_damage_to_its_end(log: Log) -> None:
@@ -177,7 +177,7 @@ def test_damaged_last_message_that_ends_with_zeros_is_damage_to_its_end(log: Log
     data = bytearray(message.ljust(SIZE, b"\0"))
     data[88] ^= 1
     pieces = laid_out(bytes(data))
-    assert [(p.kind, p.end - START) for p in pieces] == [(Kind.DAMAGE, len(message)), (Kind.UNUSED, SIZE)]
+    assert [(p.kind, p.end - START) for p in pieces] == [(PieceKind.DAMAGE, len(message)), (PieceKind.UNUSED, SIZE)]
 
 
 def test_entry_without_a_body_is_no_damage(log: Log, some: list[Message]) -> None:
@@ -185,7 +185,7 @@ def test_entry_without_a_body_is_no_damage(log: Log, some: list[Message]) -> Non
 
     noop = struct.pack(">iiqqqiIIi", 2, 48, 0, 4, START, 0, 0, 0, 0)
     data = noop + log(some[:1], START + 48, entries=True)
-    assert [p.kind for p in laid_out(data)] == [Kind.NOOP, Kind.ENTRY]
+    assert [p.kind for p in laid_out(data)] == [PieceKind.NOOP, PieceKind.ENTRY]
 
 
 def test_message_that_was_moved_says_where_it_lies_now(some: list[Message]) -> None:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dledger.rocketmq.columns import Wanted, column_batches
-from dledger.rocketmq.entry_columns import EntryScanner, entry_batches
-from dledger.rocketmq.message import Message, encode_message
-from dledger.rocketmq.scan import Kind, Piece, scan
-from dledger.rocketmq.windows import FileReader, LogSpan
+from dledger.rocketmq.columns.commit_log import Wanted, column_batches
+from dledger.rocketmq.columns.entries import EntryScanner, entry_batches
+from dledger.rocketmq.columns.windows import FileReader, LogSpan
+from dledger.rocketmq.format.message import Message, encode_message
+from dledger.rocketmq.format.scan import PieceKind, ScannedPiece, scan
 
 Log = Callable[..., bytes]
 START = 4096
@@ -23,7 +23,9 @@ SIZE = 4608
 WINDOWS = (64, 200, 517, 1 << 20)
 
 
-def of_file(data: bytes, *, begin: int = START, stop: int = 1 << 62, **how: Any) -> tuple[list[int], list[Piece]]:
+def of_file(
+    data: bytes, *, begin: int = START, stop: int = 1 << 62, **how: Any
+) -> tuple[list[int], list[ScannedPiece]]:
     """Places of the messages, and the damage with what the end of the log has of it, as a reader finds them."""
 
     def read(offset: int, length: int) -> bytes:
@@ -35,7 +37,7 @@ def of_file(data: bytes, *, begin: int = START, stop: int = 1 << 62, **how: Any)
     span = LogSpan(START, START + len(data), START + max(SIZE, len(data)))
     name = "position" if how.get("entries") else "physical_offset"
     rows: list[int] = []
-    damage: list[Piece] = []
+    damage: list[ScannedPiece] = []
     for batch in FileReader(read, span, columns=(name,), **how).batches(begin, stop):
         rows += batch.rows.column(0).to_pylist() if batch.rows else []
         damage += batch.damage
@@ -46,10 +48,10 @@ def of_file(data: bytes, *, begin: int = START, stop: int = 1 << 62, **how: Any)
     return rows, damage
 
 
-def expected(data: bytes) -> tuple[list[int], list[Piece]]:
+def expected(data: bytes) -> tuple[list[int], list[ScannedPiece]]:
     pieces = list(scan(data, START, file_end=START + max(SIZE, len(data))))
-    places = [p.message_offset for p in pieces if p.kind in (Kind.MESSAGE, Kind.ENTRY)]
-    return places, [p for p in pieces if p.kind is Kind.DAMAGE]
+    places = [p.message_offset for p in pieces if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)]
+    return places, [p for p in pieces if p.kind is PieceKind.DAMAGE]
 
 
 @pytest.mark.parametrize("entries", [False, True])
@@ -95,7 +97,7 @@ def test_ranges_give_every_message_and_all_damage_once(
     data = bytearray(log(some * 2, START, SIZE))
     data[change[0]] = change[1]
     rows: list[int] = []
-    damage: list[Piece] = []
+    damage: list[ScannedPiece] = []
     for begin, stop in itertools.pairwise([START, *sorted(cuts), START + SIZE]):
         more_rows, more_damage = of_file(bytes(data), begin=begin, stop=stop, window=300, lookback=lookback)
         rows, damage = rows + more_rows, damage + more_damage
@@ -171,7 +173,7 @@ def test_entries_with_any_bodies_are_the_same_through_any_window_and_in_any_rang
     places = [p for b in batches if b.rows for p in b.rows.column("position").to_pylist()]
     damage = [d for b in batches for d in b.damage]
     rows: list[int] = []
-    found: list[Piece] = []
+    found: list[ScannedPiece] = []
     for begin, stop in itertools.pairwise([START, *sorted(cuts), START + SIZE]):
         more = of_file(bytes(data), begin=begin, stop=stop, window=window, entries=True)
         rows, found = rows + more[0], found + more[1]

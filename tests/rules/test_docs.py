@@ -107,7 +107,7 @@ def test_status_fields_are_documented() -> None:
     """Every value that a node's status has stands in docs/operations.md."""
     text = (TOP / "docs" / "operations.md").read_text()
     documented = {name for row in table(text, "field | meaning") for name in re.findall(r"`(\w+)`", row[0])}
-    source = (TOP / "python" / "dledger" / "server" / "answers.py").read_text()
+    source = (TOP / "python" / "dledger" / "node" / "handlers" / "metadata.py").read_text()
     function = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)
                     and n.name == "status_values")  # fmt: skip
     returned = next(n for n in ast.walk(function) if isinstance(n, ast.Return)).value

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-PURE = ("raft", "catalog", "messages", "wire", "rocketmq")
+PURE = ("raft", "catalog", "protocol", "rocketmq/format", "rocketmq/columns", "rocketmq/ha_protocol")
 MODULES = sorted(p for package in PURE for p in (TOP / "python" / "dledger" / package).rglob("*.py"))
 FORBIDDEN_MODULES = {"time", "random", "uuid", "secrets", "threading", "asyncio", "socket", "weakref", "datetime",
                      "os", "tempfile", "subprocess", "selectors"}  # fmt: skip

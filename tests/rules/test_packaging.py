@@ -79,14 +79,14 @@ def test_an_executor_never_loads_a_server() -> None:
     script = (
         "import sys, pkgutil, importlib, dledger.client, dledger.datasource, dledger.streaming\n"
         "for package in (dledger.client, dledger.datasource, dledger.streaming):\n"
-        "    for m in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
+        "    for m in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
         "        importlib.import_module(m.name)\n"
         "print(*sorted(m for m in sys.modules if m.startswith('dledger.')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     loaded = {m.split(".")[1] for m in done.stdout.split()}
-    assert not {"raft", "store", "server", "cli"} & loaded
+    assert not {"raft", "storage", "node", "cli"} & loaded
 
 
 def test_command_is_installed() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.client import Span
-from dledger.datasource.planning import Piece
+from dledger.datasource.planning import ReadRange
 from dledger.streaming.admission import admit, shares
 
 layouts = st.lists(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 1000)), max_size=12), min_size=1, max_size=4)
@@ -20,11 +20,11 @@ class Log:
         self.layout = layout
         self.ends = {"t": {p: sum(c for c, _ in batches) for p, batches in enumerate(layout)}}
 
-    def split(self, spans: Sequence[Span]) -> list[list[Piece]]:
+    def split(self, spans: Sequence[Span]) -> list[list[ReadRange]]:
         return [self.cut(s.topic, s.partition, s.start, s.end, s.target_bytes, s.max_pieces) for s in spans]
 
-    def cut(self, topic: str, partition: int, start: int, end: int, target: int, most: int) -> list[Piece]:
-        pieces: list[Piece] = []
+    def cut(self, topic: str, partition: int, start: int, end: int, target: int, most: int) -> list[ReadRange]:
+        pieces: list[ReadRange] = []
         base = size = 0
         if start >= end:
             return []
@@ -34,7 +34,7 @@ class Log:
                 continue
             size += weight
             if size >= target or base >= end:
-                pieces.append(Piece(min(base, end), size))
+                pieces.append(ReadRange(min(base, end), size))
                 size = 0
         return pieces[:most]
 

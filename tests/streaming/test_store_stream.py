@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from dledger.datasource.store_schema import store_schema
 from dledger.errors import ConfigError, CorruptEntry, OffsetOutOfRange
-from dledger.rocketmq.message import encode_message
+from dledger.rocketmq.format.message import encode_message
 from dledger.streaming.stores import StoreStreamReader
 from pyspark_dledger import DefaultSource
 
@@ -236,7 +236,7 @@ def test_without_a_checkpoint_what_a_follower_gave_up_is_not_shown_behind_what_i
     tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch, back: int
 ) -> None:
     """DLedger 0.4.0 writes none."""
-    monkeypatch.setattr("dledger.foreign.tail.LEAST_BACK", back)
+    monkeypatch.setattr("dledger.rocketmq.files.tail.LEAST_BACK", back)
     log = stores.Log(tmp_path / "data", 4096, entries=True)
     log.body(bytes([7]) * 3000, 1)
     for n in range(1, 20):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from dledger_stream_engine import Crash, Query, numbers
 
-from dledger.client.results import Lineage
+from dledger.client.protocol.results import Lineage
 from dledger.datasource.offsets import StreamOffset
 from dledger.errors import WrongGroup
 

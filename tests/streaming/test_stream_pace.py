@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from dledger.datasource.options import Limits
+from dledger.datasource.options import RateLimits
 from dledger.streaming.admission import Pace, limits_for
 
 
@@ -83,18 +83,18 @@ def test_a_first_batch_is_bounded_by_default(log: Any, monkeypatch: pytest.Monke
 
 
 def test_limits_of_options_and_trigger_count_together() -> None:
-    options = Limits(10, 1000, 3, 5)
+    options = RateLimits(10, 1000, 3, 5)
     assert limits_for(ReadMaxRows(10), options) == options
-    assert limits_for(ReadMaxRows(2), options) == Limits(2, 1000, 3, 5)
-    assert limits_for(ReadMaxBytes(9), options) == Limits(10, 9, 3, 5)
-    assert limits_for(ReadMinRows(4), options) == Limits(10, 1000, 4, 5)
-    assert limits_for(ReadAllAvailable(), options) == Limits(None, None, 0)
+    assert limits_for(ReadMaxRows(2), options) == RateLimits(2, 1000, 3, 5)
+    assert limits_for(ReadMaxBytes(9), options) == RateLimits(10, 9, 3, 5)
+    assert limits_for(ReadMinRows(4), options) == RateLimits(10, 1000, 4, 5)
+    assert limits_for(ReadAllAvailable(), options) == RateLimits(None, None, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 300)), max_size=40), st.integers(1, 10))
 def test_no_record_waits_longer_than_the_delay(steps: list[tuple[int, int]], least: int) -> None:
     """``steps``: (records that come, ms until the next poll)."""
-    now, limits = [0.0], Limits(least_rows=least, delay_ms=1000)
+    now, limits = [0.0], RateLimits(least_rows=least, delay_ms=1000)
     pace = Pace(lambda: now[0])
     pace.go(0, limits, patient=True)
     unread, nothing_waited_at = 0, 0.0

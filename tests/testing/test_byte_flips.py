@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
-from dledger.store import install, recovery
-from dledger.store.reader import Reader
-from dledger.store.scan import Chain
-from dledger.store.slots import SLOT_SIZE, SlotFile
-from dledger.store.tables import FileTable
+from dledger.storage.log.reader import Reader
+from dledger.storage.log.walker import Chain
+from dledger.storage.meta.slots import SLOT_SIZE, SlotFile
+from dledger.storage.meta.tables import FileTable
+from dledger.storage.recovery import recovery
+from dledger.storage.recovery import snapshot_install as install
 from dledger.testing.disk_states.campaign import flip_campaign
 from dledger.testing.disk_states.flips import flip_all
 from dledger.testing.disk_states.images import images, kind_of, places
@@ -57,7 +58,7 @@ def records_stand_in_one_slot_only(monkeypatch):
 
 
 def readers_check_no_checksums(monkeypatch):
-    monkeypatch.setattr("dledger.store.reader.body_is_sound", lambda entry: True)
+    monkeypatch.setattr("dledger.storage.log.reader.body_is_sound", lambda entry: True)
     return "data"
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dledger.config import GroupConfig, NodeConfig
-from dledger.messages.entry import MAGIC_NORMAL, HardState, LogEnd, stamp
 from dledger.net import run
-from dledger.store.file_store import open_store
-from dledger.store.files import DiskFile, Lock
-from dledger.store.keeper import Keeping
+from dledger.protocol.messages.entry import MAGIC_NORMAL, HardState, LogEnd, stamp
+from dledger.storage.background import BackgroundState
+from dledger.storage.disk.disk import DiskFile, Lock
+from dledger.storage.file_store import open_store
 from dledger.testing.chaos.faults.power import what_is_missing
 from dledger.testing.chaos.panel import Panel
 from dledger.testing.chaos.power.disk import PoweredDisk
@@ -242,7 +242,7 @@ def grow(machine: Machine, count: int, synced: int) -> tuple[GroupConfig, NodeCo
         NodeId("n0"), NodeId("n1"), NodeId("n2"),
     ))  # fmt: skip
     node = NodeConfig(node_id=NodeId("n0"), directory=machine.root / "n0")
-    store = open_store(group, node, machine.disk, Keeping.INLINE)
+    store = open_store(group, node, machine.disk, BackgroundState.INLINE)
     store.save_hard_state(HardState(Term(3), NodeId("n1"), Index(-1)))
     end = LogEnd()
     for number in range(count):
@@ -261,7 +261,7 @@ def test_a_store_has_what_it_reported_durable_after_every_power_cut(machine: Mac
         synced = 10 + 11 * seed
         group, node = grow(machine, synced + 40, synced)
         lost += machine.cut(seed, mood)
-        store = open_store(group, node, machine.disk, Keeping.INLINE)
+        store = open_store(group, node, machine.disk, BackgroundState.INLINE)
         assert store.end.position.index >= synced - 1
         assert store.hard_state.term == 3
         assert store.hard_state.voted_for == "n1"
@@ -286,7 +286,7 @@ def test_entries_that_were_reported_durable_and_are_gone_are_told(machine: Machi
 def test_a_torn_write_behind_the_last_durable_entry_is_no_entry_that_is_missing(machine: Machine) -> None:
     """Of an entry that nobody called durable a later block can be there, and the first one not."""
     group, node = grow(machine, 20, 20)
-    store = open_store(group, node, machine.disk, Keeping.INLINE)
+    store = open_store(group, node, machine.disk, BackgroundState.INLINE)
     end = store.end.end_pos
     store.close()  # the mark names the last entry
     with (node.directory / "data" / f"{0:020d}").open("r+b") as file:

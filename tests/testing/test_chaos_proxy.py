@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dledger.embedded.ports import free_ports
-from dledger.messages.hello import HelloRequest
 from dledger.net import run
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.protocol.wire import encode
 from dledger.testing.chaos.proxy import CLIENT, Proxy, Rules
-from dledger.wire import encode
 
 PATIENCE_S = 20
 BIG = bytes(300_000)

@@ -12,7 +12,7 @@ from dledger.net import run
 from dledger.testing.chaos.__main__ import main
 from dledger.testing.chaos.run import run_part
 from dledger.testing.chaos.schedule import named_faults, schedule
-from dledger.testing.checkers.history import Kind, Operation
+from dledger.testing.checkers.history import Operation, OperationKind
 
 pytestmark = pytest.mark.cluster
 SHORT = "kill_leader,isolate_leader,resets,sync_error,clock_jump"
@@ -42,10 +42,10 @@ def test_a_short_campaign_is_green_and_says_what_it_did(tmp_path: Path, capsys: 
 
 def lose_one(history: list[Operation]) -> list[Operation]:
     """As if the last acknowledged record of a partition were not there."""
-    last = max((op for op in history if op.kind is Kind.READ and op.values), key=lambda op: op.returned_ns)
+    last = max((op for op in history if op.kind is OperationKind.READ and op.values), key=lambda op: op.returned_ns)
     lost = last.values[-1]
     return [
-        replace(op, values=op.values[:-1]) if op.kind is Kind.READ and op.values[-1:] == (lost,) else op
+        replace(op, values=op.values[:-1]) if op.kind is OperationKind.READ and op.values[-1:] == (lost,) else op
         for op in history
     ]
 

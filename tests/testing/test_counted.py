@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import ConfigError
-from dledger.messages.entry import HardState, LogEnd, stamp
-from dledger.store.file_store import FileStore, open_settings
-from dledger.store.files import RealFile
-from dledger.store.keeper import Keeping
-from dledger.store.open_parts import StoreSettings
+from dledger.protocol.messages.entry import HardState, LogEnd, stamp
+from dledger.storage.background import BackgroundState
+from dledger.storage.disk.disk import RealFile
+from dledger.storage.file_store import FileStore, open_settings
+from dledger.storage.recovery.open_files import StoreSettings
 from dledger.testing.counted import campaign
 from dledger.testing.counted.__main__ import main
 from dledger.testing.counted.disk import COUNTS, CountingDisk
@@ -26,7 +26,7 @@ def opened(path: Path, disk: CountingDisk) -> FileStore:
     settings = StoreSettings(
         directory=path, node_id=NodeId("n0"), segment_bytes=SEGMENT, index_file_bytes=320, disk_reserve_bytes=0
     )
-    store = open_settings(settings, disk, Keeping.MANUAL)
+    store = open_settings(settings, disk, BackgroundState.MANUAL)
     store.save_hard_state(HardState(Term(1)))
     return store
 

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dledger.store import file_store, open_parts, recovery
-from dledger.store.marks import MarkBook
-from dledger.store.memory_disk import MemoryDisk
-from dledger.store.segments import SegmentFiles
-from dledger.store.slots import SlotFile
-from dledger.store.tables import FileTable
+from dledger.storage import file_store
+from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.meta.recovery_point import RecoveryPoints
+from dledger.storage.meta.slots import SlotFile
+from dledger.storage.meta.tables import FileTable
+from dledger.storage.recovery import open_files as open_parts
+from dledger.storage.recovery import recovery
+from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states import campaign
 from dledger.testing.disk_states.__main__ import main
 from dledger.testing.disk_states.campaign import crash_campaign
@@ -130,7 +132,7 @@ def mark_is_raised_before_the_sync(monkeypatch):
 
 
 def mark_is_not_lowered_before_a_cut(monkeypatch):
-    monkeypatch.setattr(MarkBook, "lower_to", lambda book, end: None)
+    monkeypatch.setattr(RecoveryPoints, "lower_to", lambda book, end: None)
 
 
 def files_are_cut_from_the_front(monkeypatch):

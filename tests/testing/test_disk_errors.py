@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from dledger.store.file_store import FileStore
-from dledger.store.files import storage_error
-from dledger.store.memory_disk import MemoryDisk
-from dledger.store.segments import SegmentFiles
+from dledger.storage.disk.disk import storage_error
+from dledger.storage.file_store import FileStore
+from dledger.storage.log.segments import SegmentFiles
+from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states.campaign import failure_campaign
 from dledger.testing.disk_states.failures import FailureSweep, FailureTally
 from dledger.testing.disk_states.scenarios import SCENARIOS

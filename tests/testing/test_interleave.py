@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import ConfigError
-from dledger.store.memory_disk import MemoryDisk, ProcessKilled
-from dledger.store.memory_inode import SECTOR
-from dledger.store.segments import SegmentFiles
+from dledger.storage.log.segments import SegmentFiles
 from dledger.testing import greenlets
+from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
+from dledger.testing.disk.memory_inode import SECTOR
 from dledger.testing.greenlets import other_threading
 from dledger.testing.interleave import campaign as campaigns
 from dledger.testing.interleave.__main__ import main

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dledger.client import AsyncClient, Client, Producer, Stage
-from dledger.client.results import Appended
-from dledger.client.staging import Transaction
+from dledger.client.blocking.staging import Transaction
+from dledger.client.protocol.results import Appended
 from dledger.errors import OutcomeUnknown, Unavailable
 from dledger.testing.interrupts.book import TAKEN, Attempt, Book, Unit
 from dledger.testing.interrupts.calls import LEFT_OUT

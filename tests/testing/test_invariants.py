@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from dledger.batch.header import BodyHeader, Flag, Kind, encode_header
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import CorruptEntry, StorageError
-from dledger.messages.codes import Code
-from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
-from dledger.messages.peer import (
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     PushEntryRequest,
     PushEntryResponse,
@@ -23,8 +22,9 @@ from dledger.messages.peer import (
     VoteResponse,
     VoteResult,
 )
-from dledger.raft.leader import Leader
-from dledger.raft.ready import ReadDone, Ready
+from dledger.raft.roles.leader import Leader
+from dledger.raft.state.ready import ReadDone, Ready
+from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.testing.checkers.notation import parse
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.view import Memory
@@ -526,7 +526,9 @@ def test_i17_a_group_that_is_founded_twice_is_found(group: Group) -> None:
 def data(group: Group, after: LogEnd | None = None, term: int = 1, **header: Any) -> Entry:
     """An entry with a batch of two records for topic 1."""
     header = {"topic_id": 1, "count": 2, **header}
-    return stamp(after or LogEnd(), Term(term), MAGIC_NORMAL, encode_header(BodyHeader(Kind.DATA, **header)), 1 << 20)
+    return stamp(
+        after or LogEnd(), Term(term), MAGIC_NORMAL, encode_header(BodyHeader(BodyKind.DATA, **header)), 1 << 20
+    )
 
 
 def committed(group: Group, *headers: dict[str, Any]) -> list[Entry]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dledger.batch.digest import RowsSum, sum_rows
-from dledger.batch.records import make_records
 from dledger.client import AsyncClient, AsyncStage, Committed
 from dledger.errors import ReplayMismatch
-from dledger.messages.command import StageSum
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.records.body.records import make_records
+from dledger.records.digest import RowsSum, sum_rows
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim.cluster import WatchedServer
 from dledger.testing.sim.scene import Scene

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import ConfigError
-from dledger.testing.checkers.history import Outcome
+from dledger.testing.checkers.history import OperationOutcome
 from dledger.testing.checkers.linearizability import check_linearizable
 from dledger.testing.checkers.notation import parse, show
 from dledger.testing.judges.__main__ import TORN, disagreements, main, refusals, simulated, small
@@ -109,7 +109,7 @@ def test_simulated_histories_have_a_form() -> None:
         assert found
         assert {one["op"] for one in found} <= {"write", "observe"}
         there = {value for one in found for part in one["parts"] for value in part["values"]}
-        assert there >= {value for op in history if op.outcome is Outcome.OK for value in op.values}
+        assert there >= {value for op in history if op.outcome is OperationOutcome.OK for value in op.values}
 
 
 def test_a_judge_that_is_not_built_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dledger.testing.checkers.anomaly import Anomaly
-from dledger.testing.checkers.history import NEVER, Kind, Operation, Outcome, in_pieces
+from dledger.testing.checkers.history import NEVER, Operation, OperationKind, OperationOutcome, in_pieces
 from dledger.testing.checkers.linearizability import TooHard, check_linearizable
 from dledger.testing.checkers.notation import parse, show
 from dledger.testing.sim.rng import Rng
@@ -72,19 +72,23 @@ def random_history(rng: Rng) -> list[Operation]:
         asked: dict[str, Any] = {"session": f"s{at}", "topic": "t", "partition": 0, "invoked_ns": begin,
                  "returned_ns": begin + 1 + rng.below(10)}  # fmt: skip
         if rng.chance(400_000):
-            history.append(Operation(Kind.END, **asked, outcome=Outcome.OK, start=rng.below(4)))
+            history.append(Operation(OperationKind.END, **asked, outcome=OperationOutcome.OK, start=rng.below(4)))
         else:
-            outcome = rng.pick((Outcome.OK, Outcome.UNKNOWN))
-            start = rng.below(3) if outcome is Outcome.OK and rng.chance(300_000) else -1
+            outcome = rng.pick((OperationOutcome.OK, OperationOutcome.UNKNOWN))
+            start = rng.below(3) if outcome is OperationOutcome.OK and rng.chance(300_000) else -1
             values = (2 * at, 2 * at + 1)[: rng.between(1, 2)]
-            history.append(Operation(Kind.APPEND, **asked, outcome=outcome, start=start, values=values))
+            history.append(Operation(OperationKind.APPEND, **asked, outcome=outcome, start=start, values=values))
     return history
 
 
 def explains_some_order(history: list[Operation]) -> bool:
-    calls = [op for op in in_pieces(history) if op.outcome is not Outcome.FAILED]
-    must = [op for op in calls if op.outcome is Outcome.OK]
-    may = [op for op in calls if op.outcome is Outcome.UNKNOWN and op.kind in {Kind.APPEND, Kind.TRANSACTION}]
+    calls = [op for op in in_pieces(history) if op.outcome is not OperationOutcome.FAILED]
+    must = [op for op in calls if op.outcome is OperationOutcome.OK]
+    may = [
+        op
+        for op in calls
+        if op.outcome is OperationOutcome.UNKNOWN and op.kind in {OperationKind.APPEND, OperationKind.TRANSACTION}
+    ]
     return any(
         is_legal(order)
         for chosen in range(1 << len(may))
@@ -96,18 +100,18 @@ def is_legal(order: tuple[Operation, ...]) -> bool:
     log: list[int] = []
     latest = -1
     for op in order:
-        returned = op.returned_ns if op.outcome is Outcome.OK else NEVER
+        returned = op.returned_ns if op.outcome is OperationOutcome.OK else NEVER
         if returned < latest:
             return False
         latest = max(latest, op.invoked_ns)
-        if op.kind in {Kind.APPEND, Kind.TRANSACTION}:
-            if op.outcome is Outcome.OK and op.start not in {-1, len(log)}:
+        if op.kind in {OperationKind.APPEND, OperationKind.TRANSACTION}:
+            if op.outcome is OperationOutcome.OK and op.start not in {-1, len(log)}:
                 return False
             log += op.values
-        elif op.kind is Kind.END:
+        elif op.kind is OperationKind.END:
             if (op.start > len(log)) if op.stale else (op.start != len(log)):
                 return False
-        elif op.kind is Kind.READ:
+        elif op.kind is OperationKind.READ:
             offsets = op.offsets or tuple(range(op.start, op.start + len(op.values)))
             if offsets != tuple(range(op.start, op.start + len(op.values))):
                 return False
@@ -125,22 +129,28 @@ def long_history(count: int, clients: int) -> list[Operation]:
         begin, values = 10 * at, (2 * at, 2 * at + 1)
         slow = 10 * (at * 7 % clients) + 5
         happens = at % 14 != 7
-        outcome = Outcome.UNKNOWN if at % 7 == 0 else Outcome.OK
-        start = length if outcome is Outcome.OK else -1
-        history.append(Operation(Kind.APPEND, f"w{at % clients}", "t", 0, begin - slow, begin + slow, outcome,
+        outcome = OperationOutcome.UNKNOWN if at % 7 == 0 else OperationOutcome.OK
+        start = length if outcome is OperationOutcome.OK else -1
+        history.append(Operation(OperationKind.APPEND, f"w{at % clients}", "t", 0, begin - slow, begin + slow, outcome,
                                  values=values, start=start))  # fmt: skip
         if happens:
             length += 2
-        history.append(Operation(Kind.END, "r", "t", 0, begin + 1, begin + 2, Outcome.OK, start=length))
+        history.append(
+            Operation(OperationKind.END, "r", "t", 0, begin + 1, begin + 2, OperationOutcome.OK, start=length)
+        )
     return history
 
 
 def test_long_history_with_unanswered_appends_is_searched() -> None:
     """10,000 calls, 715 appends without an answer of which half happened, which only holes and ends tell."""
     history = long_history(5_000, 16)
-    last = next(op for op in reversed(history) if op.kind is Kind.END)
-    values = tuple(v for op in history if op.kind is Kind.APPEND and (op.values[0] // 2) % 14 != 7 for v in op.values)
-    read = Operation(Kind.READ, "r", "t", 0, 60_000, 60_001, Outcome.OK, values=values, start=0, to_end=True)
+    last = next(op for op in reversed(history) if op.kind is OperationKind.END)
+    values = tuple(
+        v for op in history if op.kind is OperationKind.APPEND and (op.values[0] // 2) % 14 != 7 for v in op.values
+    )
+    read = Operation(
+        OperationKind.READ, "r", "t", 0, 60_000, 60_001, OperationOutcome.OK, values=values, start=0, to_end=True
+    )
     assert len(values) == last.start
     assert check_linearizable([*history, read]) is None
     wrong = [replace(op, start=op.start + 2) if op is last else op for op in history]
@@ -150,19 +160,19 @@ def test_long_history_with_unanswered_appends_is_searched() -> None:
 def test_unanswered_appends_of_one_size_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """60 single records without an answer, 20 of which fill a hole: that could be any 20."""
     monkeypatch.setattr("dledger.testing.checkers.linearizability.MAX_CONFIGURATIONS", 100)
-    history = [Operation(Kind.APPEND, f"w{at}", "t", 0, at, values=(at,)) for at in range(60)]
-    history.append(Operation(Kind.APPEND, "v", "t", 0, 100, 101, Outcome.OK, values=(60,), start=20))
+    history = [Operation(OperationKind.APPEND, f"w{at}", "t", 0, at, values=(at,)) for at in range(60)]
+    history.append(Operation(OperationKind.APPEND, "v", "t", 0, 100, 101, OperationOutcome.OK, values=(60,), start=20))
     assert check_linearizable(history) is None
-    history.append(Operation(Kind.END, "r", "t", 0, 102, 103, Outcome.OK, start=62))
+    history.append(Operation(OperationKind.END, "r", "t", 0, 102, 103, OperationOutcome.OK, start=62))
     assert check_linearizable(history) is not None
 
 
 def test_too_many_unanswered_appends_without_a_read_are_given_up_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dledger.testing.checkers.linearizability.MAX_CONFIGURATIONS", 1000)
-    history = [Operation(Kind.APPEND, "w", "t", 0, 0, values=tuple(range(100 * at, 100 * at + 1 + at)))
+    history = [Operation(OperationKind.APPEND, "w", "t", 0, 0, values=tuple(range(100 * at, 100 * at + 1 + at)))
                for at in range(30)]  # fmt: skip
-    history.append(Operation(Kind.END, "r", "t", 0, 1, 2, Outcome.OK, start=300))
-    history.append(Operation(Kind.END, "r", "t", 0, 3, 4, Outcome.OK, start=301))
+    history.append(Operation(OperationKind.END, "r", "t", 0, 1, 2, OperationOutcome.OK, start=300))
+    history.append(Operation(OperationKind.END, "r", "t", 0, 3, 4, OperationOutcome.OK, start=301))
     with pytest.raises(TooHard, match="1000"):
         check_linearizable(history)
 

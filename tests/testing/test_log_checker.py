@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dledger.testing.checkers.anomaly import MAX_OF_A_KIND, Anomaly
-from dledger.testing.checkers.history import Kind, Operation, Outcome
+from dledger.testing.checkers.history import Operation, OperationKind, OperationOutcome
 from dledger.testing.checkers.log_checker import check_log
 from dledger.testing.checkers.notation import parse
 
@@ -47,9 +47,13 @@ def test_value_that_is_written_twice_is_an_error_of_the_writer() -> None:
 
 
 def test_anomalies_of_one_kind_are_told_a_few_times_only() -> None:
-    lost = [Operation(Kind.APPEND, "w", "t", 0, 2 * at, 2 * at + 1, Outcome.OK, values=(at,), start=at)
-            for at in range(50)]  # fmt: skip
-    empty = [Operation(Kind.END, "r", "t", 0, 200 + at, 201 + at, Outcome.OK, start=0) for at in range(50)]
+    lost = [
+        Operation(OperationKind.APPEND, "w", "t", 0, 2 * at, 2 * at + 1, OperationOutcome.OK, values=(at,), start=at)
+        for at in range(50)
+    ]
+    empty = [
+        Operation(OperationKind.END, "r", "t", 0, 200 + at, 201 + at, OperationOutcome.OK, start=0) for at in range(50)
+    ]
     findings = check_log(lost + empty)
     assert len(findings) <= 2 * MAX_OF_A_KIND
     assert "the log ends at 0" in str(findings[0])
@@ -61,11 +65,22 @@ def test_long_history_is_checked_in_the_time_of_a_sort() -> None:
     for at in range(20_000):
         begin = 10 * at
         values = tuple(range(begin, begin + 10))
+        history.append(
+            Operation(
+                OperationKind.APPEND,
+                f"w{at % 7}",
+                "t",
+                0,
+                begin,
+                begin + 25,
+                OperationOutcome.OK,
+                values=values,
+                start=begin,
+                producer=f"p{at % 7}",
+                sequence=at,
+            )
+        )
         history.append(Operation(
-            Kind.APPEND, f"w{at % 7}", "t", 0, begin, begin + 25, Outcome.OK, values=values, start=begin,
-            producer=f"p{at % 7}", sequence=at,
-        ))  # fmt: skip
-        history.append(Operation(
-            Kind.READ, "r", "t", 0, begin + 26, begin + 30, Outcome.OK, values=values, start=begin,
+            OperationKind.READ, "r", "t", 0, begin + 26, begin + 30, OperationOutcome.OK, values=values, start=begin,
         ))  # fmt: skip
     assert check_log(history) == []

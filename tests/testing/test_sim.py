@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dledger.testing.invariants.broken import Broken
-from dledger.testing.sim import Outcome, run_seed
+from dledger.testing.sim import SeedOutcome, run_seed
 from dledger.testing.sim.__main__ import main
 from dledger.testing.sim.loop import Scheduler
 from dledger.testing.sim.rng import Rng
@@ -23,15 +23,15 @@ SHORT_MS = 15_000
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[Outcome]:
+def outcomes() -> list[SeedOutcome]:
     return [run_seed(seed, safety_ms=SHORT_MS) for seed in SEEDS]
 
 
-def test_seeds_are_green(outcomes: list[Outcome]) -> None:
+def test_seeds_are_green(outcomes: list[SeedOutcome]) -> None:
     assert [str(outcome.violation) for outcome in outcomes if outcome.violation] == []
 
 
-def test_seeds_do_something(outcomes: list[Outcome]) -> None:
+def test_seeds_do_something(outcomes: list[SeedOutcome]) -> None:
     """A simulation in which nothing happens finds nothing."""
     assert sum(outcome.acknowledged for outcome in outcomes) > 1000
     assert sum(outcome.simulated_ms for outcome in outcomes) > len(outcomes) * SHORT_MS
@@ -44,20 +44,20 @@ def test_seeds_do_something(outcomes: list[Outcome]) -> None:
     "transfer", "EIO on write", "EIO on fsync", "ENOSPC", "slow disk", "wall clock jump", "drift", "bad luck",
     "client crash", "kill of the last leader",
 ])  # fmt: skip
-def test_fault_bites(outcomes: list[Outcome], kind: str) -> None:
+def test_fault_bites(outcomes: list[SeedOutcome], kind: str) -> None:
     bites: Counter[str] = Counter()
     for outcome in outcomes:
         bites.update(outcome.bites)
     assert bites[kind] > 0
 
 
-def test_a_seed_run_twice_leaves_the_same_trace(outcomes: list[Outcome]) -> None:
+def test_a_seed_run_twice_leaves_the_same_trace(outcomes: list[SeedOutcome]) -> None:
     for outcome in outcomes[:3]:
         again = run_seed(outcome.seed, safety_ms=SHORT_MS)
         assert (again.trace_hash, again.events, again.bites) == (outcome.trace_hash, outcome.events, outcome.bites)
 
 
-def test_another_hash_seed_changes_no_trace(outcomes: list[Outcome]) -> None:
+def test_another_hash_seed_changes_no_trace(outcomes: list[SeedOutcome]) -> None:
     script = (
         "from dledger.testing.sim import run_seed\n"
         f"print([run_seed(seed, safety_ms={SHORT_MS}).trace_hash for seed in (2, 5)])"
@@ -70,7 +70,7 @@ def test_another_hash_seed_changes_no_trace(outcomes: list[Outcome]) -> None:
         assert done.stdout.strip() == str([outcomes[1].trace_hash, outcomes[4].trace_hash])
 
 
-def test_seeds_differ(outcomes: list[Outcome]) -> None:
+def test_seeds_differ(outcomes: list[SeedOutcome]) -> None:
     assert len({outcome.trace_hash for outcome in outcomes}) == len(outcomes)
 
 
@@ -87,7 +87,7 @@ def test_old_records_can_be_kept() -> None:
     assert (kept["retention_ms"], kept["retention_bytes"]) == (0, 0)
 
 
-def test_a_kind_that_no_promise_covers_comes_only_when_asked(outcomes: list[Outcome]) -> None:
+def test_a_kind_that_no_promise_covers_comes_only_when_asked(outcomes: list[SeedOutcome]) -> None:
     (kind,) = UNPROMISED
     assert not any(kind in outcome.config["faults"] for outcome in outcomes)
     assert kind in run_seed(3, safety_ms=5000, also=(kind,)).config["faults"]

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from dledger.broker.consume_queues import ConsumeQueues
-from dledger.broker.index_service import IndexService
-from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, HardState, LogEnd, place, stamp
-from dledger.rocketmq.message import Message, Transaction, decode_message, encode_message, message_size
-from dledger.store.memory import MemoryStore
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, HardState, LogEnd, place, stamp
+from dledger.rocketmq.format.message import Message, Transaction, decode_message, encode_message, message_size
+from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.index_service import IndexService
+from dledger.testing.disk.memory_store import MemoryStore
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.queued import Queued
 from dledger.testing.sim.broker_files import BrokerFiles, HostFiles, SimOs, SmallDispatched, _see
 from dledger.testing.sim.disk import SimDisk
-from dledger.testing.sim.outcome import Counts
+from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.run import run_seed
 from dledger.testing.sim.scene import Scene
@@ -193,7 +193,7 @@ def test_queues_and_an_index_that_are_not_what_the_log_says_are_seen(log: Log, t
 
 @pytest.fixture
 def host(tmp_path: Path) -> HostFiles:
-    counts = Counts()
+    counts = SeedCounts()
     return HostFiles(tmp_path / "n0", SimDisk("n0", Rng(1), counts, 1 << 20, 512), Rng(2), counts)
 
 

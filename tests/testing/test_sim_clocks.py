@@ -8,17 +8,17 @@ from types import SimpleNamespace
 import pytest
 
 from dledger.client import AsyncClient
-from dledger.messages.client import ExecuteRequest
-from dledger.messages.codes import Code
-from dledger.messages.command import OpenStage
-from dledger.server.appends import COMMAND_HEADER
-from dledger.server.clocks import DOUBT_MS, SESSION_SPARE_MS, Clocks
-from dledger.server.node import NodeServer
+from dledger.node.loop.clocks import DOUBT_MS, SESSION_SPARE_MS, Clocks
+from dledger.node.loop.proposals import COMMAND_HEADER
+from dledger.node.node import NodeServer
+from dledger.protocol.messages.catalog_commands import OpenStage
+from dledger.protocol.messages.client import ExecuteRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.wire import encode_command
 from dledger.testing.sim.cluster import Node
 from dledger.testing.sim.loop import MS, SimLoop
 from dledger.testing.sim.scene import KIB, LIMITS, Scene
 from dledger.types import Role
-from dledger.wire import encode_command
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
@@ -270,7 +270,7 @@ def test_a_jump_of_the_wall_clock_deletes_nothing_within_an_hour() -> None:
 
 
 def test_a_wall_clock_that_is_far_off_is_in_status_and_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "dledger.server.clocks")
+    caplog.set_level(logging.INFO, "dledger.node.loop.clocks")
     with Scene() as scene:
         leader = scene.leader()
         follower = next(node for node in scene.group.nodes if node is not leader)

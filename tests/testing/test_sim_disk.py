@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from dledger.messages.entry import LogEnd
-from dledger.store.memory_disk import ProcessKilled
-from dledger.store.slots import create_slots
-from dledger.store.state import MARK_MAGIC, Mark
+from dledger.protocol.messages.entry import LogEnd
+from dledger.storage.meta.hard_state import MARK_MAGIC, RecoveryPoint
+from dledger.storage.meta.slots import create_slots
+from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.sim.cluster import World
 from dledger.testing.sim.disk import SimDisk
 from dledger.testing.sim.loop import MS, Clock
 from dledger.testing.sim.rng import Rng
-from dledger.testing.sim.settings import Plan
+from dledger.testing.sim.settings import SeedPlan
 
 ROOT = Path("/sim/data")
 
 
 def plugged() -> tuple[World, SimDisk]:
-    plan = Plan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0)
+    plan = SeedPlan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0)
     world = World(1, plan, 10, watching=False)
     disk = SimDisk("n0", Rng(2), world.counts, 1 << 20, 512)
     disk.plug(world.new_loop("n0", Clock(world.scheduler)))
@@ -149,7 +149,9 @@ def test_a_write_that_went_astray_before_the_mark_speaks_of_it_is_put_right_when
     file = disk.open(path, create=True)
     file.fallocate(4096)
     file.fdatasync()
-    create_slots(disk, path.parent.parent / "mark", MARK_MAGIC, Mark(durable=LogEnd(end_pos=8192 + 600)).pack())
+    create_slots(
+        disk, path.parent.parent / "mark", MARK_MAGIC, RecoveryPoint(durable=LogEnd(end_pos=8192 + 600)).pack()
+    )
     disk.misdirect["data"] += [512, 512]
     file.pwritev([b"early"], 0)
     file.pwritev([b"later"], 700)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
-from dledger.messages.hello import HelloRequest
-from dledger.net import handshake
-from dledger.raft import core, group
-from dledger.server import gate
+from dledger.net.connections import handshake
+from dledger.node.handlers import handshake as gate
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.raft.state import group
+from dledger.raft.state import raft_state as core
 from dledger.testing.greenlets import other_threading
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim.cluster import Group, Node, World
@@ -20,14 +21,14 @@ from dledger.testing.sim.locks import SimThreading
 from dledger.testing.sim.loop import MS, SECOND
 from dledger.testing.sim.namesake import Namesakes, Stay, other_disk
 from dledger.testing.sim.scene import LIMITS, Scene
-from dledger.testing.sim.settings import Plan
+from dledger.testing.sim.settings import SeedPlan
 from dledger.testing.sim.workload import Workload
 from dledger.types import NodeId
 
 
 def test_frames_are_still_lost_when_everything_else_is_healed() -> None:
     """Else a leader that sends nothing again is always replaced, or connected anew, before anybody looks."""
-    world = World(1, Plan(nodes=3, clients=0, topics=0, faults=("loss", "duplication"), safety_ms=0), 10)
+    world = World(1, SeedPlan(nodes=3, clients=0, topics=0, faults=("loss", "duplication"), safety_ms=0), 10)
     nemesis, weather = Nemesis(world, Group(world), Workload(world)), world.network.weather
     nemesis.start()
     assert weather.frame_loss > 0
@@ -56,7 +57,7 @@ def turn_ns(world: World, node: Node, points: int = 200) -> int:
 def test_threads_of_nodes_are_quick_when_everything_is_healed() -> None:
     """Seed 675: a follower that was 2,500 entries behind, read one by one in 10 ms each, held up all commits."""
     with other_threading(SimThreading()):
-        plan = Plan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0, group=LIMITS, turns_left=400_000)
+        plan = SeedPlan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0, group=LIMITS, turns_left=400_000)
         world = World(1, plan, 10)
         group = Group(world)
         node, nemesis = group.nodes[0], Nemesis(world, group, Workload(world))

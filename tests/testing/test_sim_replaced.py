@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.raft.admission import Admission
-from dledger.testing.sim import Outcome, run_seed
+from dledger.raft.state.admission import Admission
+from dledger.testing.sim import SeedOutcome, run_seed
 from dledger.testing.sim.cluster import Node
 from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.replaced import FAULT, Replaced
@@ -47,7 +47,7 @@ def test_a_machine_is_replaced_comes_back_and_goes_for_good():
         assert node.lives == lives
 
 
-def red(seed: int) -> Outcome | None:
+def red(seed: int) -> SeedOutcome | None:
     outcome = run_seed(seed, also=(FAULT,))
     return outcome if outcome.violation is not None else None
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dledger.client import AsyncClient
-from dledger.messages.entry import MIN_BLANK_SIZE
-from dledger.server.node import NodeServer
+from dledger.node.node import NodeServer
+from dledger.protocol.messages.entry import MIN_BLANK_SIZE
 from dledger.testing.sim.cluster import Node
 from dledger.testing.sim.loop import SimLoop
 from dledger.testing.sim.scene import KIB, LIMITS, Scene

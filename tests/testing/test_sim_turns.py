@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from dledger.store import coverage
-from dledger.store.memory_disk import ProcessKilled
-from dledger.store.segments import SegmentFiles
-from dledger.testing.sim import Outcome, run, run_seed
+from dledger.storage.log.segments import SegmentFiles
+from dledger.testing.disk import coverage
+from dledger.testing.disk.memory_disk import ProcessKilled
+from dledger.testing.sim import SeedOutcome, run, run_seed
 from dledger.testing.sim.cluster import World
 from dledger.testing.sim.locks import SimLock, SimRLock, SimThreading
 from dledger.testing.sim.loop import SECOND, Clock, SimLoop
 from dledger.testing.sim.rng import Rng
-from dledger.testing.sim.settings import Plan, draw_plan
+from dledger.testing.sim.settings import SeedPlan, draw_plan
 
 ALWAYS = 1_000_000
 OFTEN = 400_000
 LEFT = "turn left at a disk operation"
 
 
-def left_often(seed: int, safety_ms: int | None = 10_000) -> Outcome:
+def left_often(seed: int, safety_ms: int | None = 10_000) -> SeedOutcome:
     """A seed whose turns are left often, whatever it draws."""
 
-    def draw(*args: Any, **how: Any) -> Plan:
+    def draw(*args: Any, **how: Any) -> SeedPlan:
         plan = draw_plan(*args, **how)
         plan.turns_left = OFTEN
         return plan
@@ -71,7 +71,7 @@ class Process:
     """A loop whose turns are left wherever they can be; ``note`` is what happened."""
 
     def __init__(self) -> None:
-        self.world = World(1, Plan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0), 10)
+        self.world = World(1, SeedPlan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0), 10)
         self.loop: SimLoop = self.world.new_loop("n0", Clock(self.world.scheduler))
         self.loop.turns.often = ALWAYS
         self.note: list[str] = []

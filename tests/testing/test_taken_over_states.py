@@ -8,7 +8,7 @@ from types import FunctionType
 
 import pytest
 
-from dledger.store import install
+from dledger.storage.recovery import snapshot_install as install
 from dledger.testing.disk_states.crash import Sweep, record
 from dledger.testing.disk_states.failures import FailureSweep, FailureTally
 from dledger.testing.disk_states.model import MAX_SUBSETS_OF, Model

@@ -1,0 +1,1 @@
+"""The state machine over committed entries."""

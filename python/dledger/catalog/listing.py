@@ -1,4 +1,4 @@
-"""The catalog as rows, page by page, for `dledger.messages.client.ListRequest`."""
+"""The catalog as rows, page by page, for `dledger.protocol.messages.client.ListRequest`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
-from dledger.catalog.catalog import Catalog
-from dledger.catalog.partition import NO_TIME, Partition
-from dledger.catalog.writers import Offsets
+from dledger.catalog.clients.writers import Offsets
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.partition import NO_TIME, Partition
 
 COMMIT_ENTRIES: Final = 20_000
 """Entries that one page of commits looks at: some milliseconds of the node's time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from dledger.messages.codes import Code
+from dledger.protocol.messages.codes import Code
 
 
 class DataResult(NamedTuple):

@@ -18,20 +18,20 @@ import sys
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
-from dledger.catalog.groups import Group, Groups
-from dledger.catalog.partition import NO_TIME, Partition, table_name
-from dledger.catalog.producers import WINDOW, Producers, Session, Window
-from dledger.catalog.queues import Queues
-from dledger.catalog.table import TableFactory
-from dledger.catalog.transactions import STAGED_ROW, Stage, Transactions
-from dledger.catalog.writers import Trace, Writer, Writers
+from dledger.catalog.clients.consumer_groups import Group, Groups
+from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, Window
+from dledger.catalog.clients.transactions import STAGED_ROW, Stage, Transactions
+from dledger.catalog.clients.writers import Trace, Writer, Writers
+from dledger.catalog.topics.partition import NO_TIME, Partition, table_name
+from dledger.catalog.topics.queues import Queues
+from dledger.catalog.topics.table import TableFactory
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore
-from dledger.messages.client import TopicInfo
+from dledger.protocol.messages.client import TopicInfo
 from dledger.types import Index
 
 if TYPE_CHECKING:
-    from dledger.catalog.catalog import Catalog
+    from dledger.catalog.state_machine import Catalog
 
 MAGIC: Final = b"DLCATLG1"
 PREFIX: Final = struct.Struct("<8sIQ")
@@ -235,7 +235,7 @@ def _decode_producers(meta: dict[str, Any], packed: _Packed, producers: Producer
     producers.scanned_at = meta["scanned_at"]
     producers.next_expiry_ms = meta["next_expiry"]
     for producer_id, name, epoch, used_at, used_ms, windows in meta["sessions"]:
-        session = Session(name, producer_id)
+        session = ProducerState(name, producer_id)
         session.epoch, session.used_at, session.used_ms = epoch, used_at, used_ms
         for key, next_sequence in windows:
             window = session.windows[key] = Window()

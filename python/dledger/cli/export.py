@@ -18,12 +18,12 @@ from dledger.cli.files import check_directory
 from dledger.errors import ConfigError, CorruptEntry, CorruptStore, PathError
 
 if TYPE_CHECKING:
-    from dledger.broker.exporting import StoreExport
-    from dledger.broker.record_messages import RecordMessages
     from dledger.client import Client
-    from dledger.rocketmq.hosts import Host
-    from dledger.rocketmq.message import Message
-    from dledger.store.look import Look
+    from dledger.rocketmq.export.record_messages import RecordMessages
+    from dledger.rocketmq.export.store import StoreExport
+    from dledger.rocketmq.format.hosts import Host
+    from dledger.rocketmq.format.message import Message
+    from dledger.storage.offline.inspect import Inspection
 
 FORMATS: Final = ("rocketmq", "dledger")
 SELF_ID: Final = re.compile(r"[A-Za-z][0-9]{1,10}")
@@ -90,7 +90,7 @@ def export(
     elif not topic or not bootstrap:
         raise ConfigError("what to export? Give --bootstrap and --topic, or --node for a stopped node's log")
     else:
-        from dledger.broker.record_messages import RecordMessages, check_topic_name
+        from dledger.rocketmq.export.record_messages import RecordMessages, check_topic_name
 
         messages = RecordMessages(check_topic_name(name or topic), broker_address(broker), as_base64)
         with open_client(bootstrap, timeout) as client, staged(directory) as place, naming_topic(client, topic):
@@ -117,7 +117,7 @@ def check_self_id(self_id: str, *, only_node: bool) -> None:
 
 def broker_address(text: str) -> Host:
     """Raises `ConfigError` for what is no IP address and port."""
-    from dledger.rocketmq.hosts import Host
+    from dledger.rocketmq.format.hosts import Host
 
     address, _, port = text.rpartition(":")
     try:
@@ -171,7 +171,7 @@ def export_topic(
     index: bool,
 ) -> dict[str, Any]:
     """Write all records of a topic that there are now; how many messages each queue has."""
-    from dledger.broker.exporting import LedgerExport, PlainExport
+    from dledger.rocketmq.export.store import LedgerExport, PlainExport
 
     begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
     store: StoreExport
@@ -235,13 +235,13 @@ def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[s
         CorruptEntry: an entry is damaged.
         PathError: there is no log, or a node runs on it.
     """
-    from dledger.broker.ledger_files import LedgerFiles
-    from dledger.broker.moving import moved_message
-    from dledger.store.look import look_at
-    from dledger.store.scan import Bad, Finish, Good
+    from dledger.rocketmq.export.ledger_files import LedgerFiles
+    from dledger.rocketmq.export.moved_messages import moved_message
+    from dledger.storage.log.walker import Bad, Finish, Good
+    from dledger.storage.offline.inspect import inspect_store
 
     check_directory(node)
-    look = look_at(node)
+    look = inspect_store(node)
     check_problems(look)
     files: LedgerFiles | None = None
     first, left_out = -1, ""
@@ -266,14 +266,14 @@ def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[s
             "too_large_to_replicate": files.oversize, "left_out": left_out}  # fmt: skip
 
 
-def check_problems(look: Look) -> None:
+def check_problems(look: Inspection) -> None:
     """Raises `CorruptStore` for files that are missing, or have another size."""
     told = [one for one in look.problems if Path(one["file"]).is_relative_to(look.data.directory)]
     if told:
         raise CorruptStore(f"{told[0]['file']}: {told[0]['reason']}. Put the file back, or export another member's log")
 
 
-def check_committed(look: Look, last: int, left_out: str) -> int:
+def check_committed(look: Inspection, last: int, left_out: str) -> int:
     """The last entry that the node knew to be committed.
 
     Args:
@@ -306,14 +306,14 @@ def export_messages(node: Path, place: Path, self_id: str, file_size: int, *, in
         CorruptEntry: an entry is damaged.
         PathError: there is no log, a node runs on it, or there is no message in it.
     """
-    from dledger.broker.examine import examine
-    from dledger.broker.exporting_log import CommitLogExport
-    from dledger.broker.old_commit_log import OldCommitLog
-    from dledger.store.look import look_at
-    from dledger.store.scan import Bad, Finish, Good
+    from dledger.rocketmq.export.group_log import CommitLogExport
+    from dledger.rocketmq.upgrade.examine import examine
+    from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
+    from dledger.storage.log.walker import Bad, Finish, Good
+    from dledger.storage.offline.inspect import inspect_store
 
     check_directory(node)
-    look = look_at(node)
+    look = inspect_store(node)
     check_problems(look)
     size = look.data.file_size
     if file_size not in (FILE_SIZE, size):

@@ -22,7 +22,7 @@ def verify(directory: Path) -> None:
     Stop the node first. DIR is one node's directory, e.g. /data/log/n0 of an embedded group.
     """
     check_directory(directory)
-    from dledger.store.verify import verify_store
+    from dledger.storage.offline.verify import verify_store
 
     report = verify_store(directory)
     print_json(report)
@@ -35,7 +35,7 @@ def verify(directory: Path) -> None:
 def dump(directory: Path) -> None:
     """Print one JSON line per entry of the node's store in DIR: index, term, pos, size, kind, body CRC."""
     check_directory(directory)
-    from dledger.store.dump import dump_store
+    from dledger.storage.offline.dump import dump_store
 
     for entry in dump_store(directory):
         sys.stdout.write(json.dumps(entry) + "\n")

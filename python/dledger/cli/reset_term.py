@@ -21,7 +21,7 @@ def reset_term(directories: tuple[Path, ...], term: int | None) -> None:
     """
     for directory in directories:
         check_directory(directory)
-    from dledger.store.reset_term import reset_terms
+    from dledger.storage.offline.reset_term import reset_terms
 
     done = reset_terms(directories, term)
     for one in done:

@@ -15,10 +15,10 @@ from dledger.cli.common import print_json, text_or_base64
 from dledger.cli.rocketmq_adopt import adopt
 from dledger.cli.rocketmq_ha import follow, serve_ha
 from dledger.errors import ConfigError, PathError
-from dledger.rocketmq.index_file import DEFAULT_SLOTS
+from dledger.rocketmq.format.index_file import DEFAULT_SLOTS
 
 if TYPE_CHECKING:
-    from dledger.foreign.forms import Store
+    from dledger.rocketmq.files.layout import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 NAME_DIGITS: Final = 20
@@ -44,7 +44,7 @@ def verify(directory: Path, index_slots: int) -> None:
     DIR is a store's root, or a folder with commit log files. Of a root, consume queues, index and checkpoints are
     compared with the log, too. Exit code 1 when something is damaged, missing, or does not agree.
     """
-    from dledger.broker.audit import Audit
+    from dledger.rocketmq.verify.store import Audit
 
     report = Audit(directory, commit_log_files(directory), index_slots).run()
     print_json(report)
@@ -67,8 +67,8 @@ def find_store(url: str, options: str | None, layout: str = "rocketmq") -> Store
         ConfigError: the options are no JSON object.
         PathError: there is no store.
     """
-    from dledger.foreign.forms import open_store
-    from dledger.foreign.storage import Storage
+    from dledger.rocketmq.files.layout import open_store
+    from dledger.rocketmq.files.storage import Storage
 
     try:
         given = json.loads(options) if options else {}
@@ -88,7 +88,7 @@ def inspect(url: str, storage_options: str | None, layout: str) -> None:
 
     STORE is a broker's store root, its commitlog or dledger-<id> folder, or a copy, on a disk or at any fsspec URL.
     """
-    from dledger.foreign.inspect import inspect_store
+    from dledger.rocketmq.files.inspect import inspect_store
 
     print_json(inspect_store(find_store(url, storage_options, layout)))
 
@@ -112,8 +112,8 @@ def search(
     With --topic and --key the store's index files are used, and what they do not cover is read through, as is the log
     for anything else. Damage on the way is told on standard error; exit code 1 when nothing was found.
     """
-    from dledger.foreign.lookup import Search, message_with_id
-    from dledger.foreign.lookup import search as search_store
+    from dledger.rocketmq.files.lookup import Search, message_with_id
+    from dledger.rocketmq.files.lookup import search as search_store
 
     if not (topic or key or message_id or begin or end):
         raise ConfigError("what to look for? Give --topic, --key, --id, --from or --to")

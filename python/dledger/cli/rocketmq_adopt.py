@@ -16,7 +16,7 @@ from dledger.errors import ConfigError
 from dledger.types import NodeId
 
 if TYPE_CHECKING:
-    from dledger.server.adopting import Plan
+    from dledger.node.rocketmq.adoption import AdoptionPlan
 
 
 @click.command()
@@ -37,12 +37,12 @@ def adopt(
     Each member does this with a copy of the same store of its own. Old messages stay where they are and are found by
     place, queue offset and key as before; new ones continue their queues. It may be interrupted, and done again.
     """
-    from dledger.broker.adoption import copy_store
-    from dledger.broker.examine import examine
-    from dledger.broker.files import sync_directory
-    from dledger.broker.reput_columns import ColumnReput
-    from dledger.server.adopting import adopt as carry_out
-    from dledger.server.adopting import plan_adoption
+    from dledger.node.rocketmq.adoption import adopt as carry_out
+    from dledger.node.rocketmq.adoption import plan_adoption
+    from dledger.rocketmq.dispatch.reput_columns import ColumnReput
+    from dledger.rocketmq.store.files import sync_directory
+    from dledger.rocketmq.upgrade.adoption import copy_store
+    from dledger.rocketmq.upgrade.examine import examine
 
     check_name("group", group)
     node_id = NodeId(check_name("node id", self_id))
@@ -71,7 +71,7 @@ def adopt(
 @contextmanager
 def held(root: Path, dry_run: bool) -> Iterator[None]:
     """Hold the store's lock; one that is only looked at gets no lock file."""
-    from dledger.broker.store_guard import StoreLock
+    from dledger.rocketmq.store.store_lock import StoreLock
 
     lock = StoreLock(root) if root.is_dir() and ((root / "lock").exists() or not dry_run) else None
     try:
@@ -81,7 +81,7 @@ def held(root: Path, dry_run: bool) -> Iterator[None]:
             lock.release()
 
 
-def describe(plan: Plan, root: Path, target: Path | None) -> None:
+def describe(plan: AdoptionPlan, root: Path, target: Path | None) -> None:
     """Print what there is and what is going to be done."""
     old = plan.adoption
     count = sum(map(len, old.queues.values()))
@@ -110,7 +110,7 @@ def confirm(yes: bool) -> None:
         click.confirm("Do that?", abort=True)
 
 
-def tell_next(plan: Plan, root: Path) -> None:
+def tell_next(plan: AdoptionPlan, root: Path) -> None:
     """How the node is started."""
     size = plan.adoption.file_size
     settings = ["commit_log=rocketmq", f"segment_bytes={size}", f"index_file_bytes={plan.index_file_bytes}"]

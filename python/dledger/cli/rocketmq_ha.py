@@ -12,8 +12,8 @@ import click
 from dledger.errors import ConfigError, FormatError, PathError, PortInUse, ProtocolError
 
 if TYPE_CHECKING:
-    from dledger.broker.ha_service import HAService
-    from dledger.broker.message_store import MessageStore
+    from dledger.rocketmq.ha.ha_service import HAService
+    from dledger.rocketmq.store.message_store import MessageStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,9 +40,9 @@ def follow(master: str, root: Path, settings: tuple[str, ...], listen: str | Non
     A sync master's sends are acknowledged once they are on this disk. Spark's readStream over DIR shows each message.
     It may be killed at any time and goes on where it was.
     """
-    from dledger.broker.broker_config import HA, STORE
-    from dledger.broker.slave import follow_master
     from dledger.net.address import split_address
+    from dledger.rocketmq.config import HA, STORE
+    from dledger.rocketmq.ha.slave import follow_master
 
     split_address(master)
     at = split_listen(listen) if listen else None
@@ -52,7 +52,7 @@ def follow(master: str, root: Path, settings: tuple[str, ...], listen: str | Non
         if at is None:
             await follow_master(store, master, ha_settings)
             return
-        from dledger.broker.ha_service import HAService
+        from dledger.rocketmq.ha.ha_service import HAService
 
         service = HAService(store.log, settings=ha_settings)
         await service.start(*at)
@@ -74,8 +74,8 @@ def serve_ha(root: Path, settings: tuple[str, ...], listen: str) -> None:
 
     An empty slave gets the last file of the commit log only, from any RocketMQ master; older files can be copied.
     """
-    from dledger.broker.broker_config import HA, STORE
-    from dledger.broker.serve_ha import serve_store
+    from dledger.rocketmq.config import HA, STORE
+    from dledger.rocketmq.ha.serve import serve_store
 
     host, port = split_listen(listen)
 
@@ -112,12 +112,12 @@ def run_over(
         ConfigError, PathError, CorruptStore: the store cannot be opened like this.
         DLedgerError: what has ended the work; a store that is not in doubt is closed all the same.
     """
-    from dledger.broker.broker_config import STORE, parse_broker_settings
-    from dledger.broker.message_store import MessageStore
-    from dledger.broker.reput_columns import ColumnReput
     from dledger.net import run
-    from dledger.rocketmq.ha_protocol import HASettings
-    from dledger.server.main import log_to_stderr, tune_interpreter
+    from dledger.node.process import log_to_stderr, tune_interpreter
+    from dledger.rocketmq.config import STORE, parse_broker_settings
+    from dledger.rocketmq.dispatch.reput_columns import ColumnReput
+    from dledger.rocketmq.ha_protocol.messages import HASettings
+    from dledger.rocketmq.store.message_store import MessageStore
 
     given = parse_broker_settings(texts, known)
     of_store = {name: given.pop(name) for name, _ in STORE.values() if name in given}

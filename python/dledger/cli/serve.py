@@ -57,8 +57,8 @@ def serve(
             "accept_loss": accept_loss, "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
         },
     )
-    from dledger.server.main import run_node
-    from dledger.server.membership_secret import with_secret
+    from dledger.node.handlers.membership_secret import with_secret
+    from dledger.node.process import run_node
 
     allow_all_files()
     run_node(group_config, with_secret(node_config, addresses), lambda: addresses)

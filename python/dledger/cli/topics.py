@@ -11,12 +11,12 @@ import click
 
 from dledger.cli.common import group_options, json_option, naming_topic, open_client, print_json, print_table
 from dledger.errors import ConfigError, TopicExists, TopicNotFound
-from dledger.messages.client import TopicInfo
+from dledger.protocol.messages.client import TopicInfo
 
 if TYPE_CHECKING:
-    from dledger.batch.columns import Columns
     from dledger.client import Client
-    from dledger.client.state import PartitionState
+    from dledger.client.protocol.group_state import PartitionState
+    from dledger.records.columns.types import Columns
 
 
 @click.group()

@@ -1,12 +1,12 @@
 """The clients: they find the leader, retry what is safe to retry, and say the truth about what is not."""
 
-from dledger.client.aclient import AsyncClient
-from dledger.client.aproducer import AsyncProducer, AsyncStage, AsyncTransaction
-from dledger.client.client import Client
-from dledger.client.producer import Producer
-from dledger.client.results import Appended, Committed, GroupOffsets, Range, Span
-from dledger.client.staging import Stage, Transaction
-from dledger.client.state import CommitState, EntryState, Lag, PartitionState
+from dledger.client.aio.client import AsyncClient
+from dledger.client.aio.producer import AsyncProducer, AsyncStage, AsyncTransaction
+from dledger.client.blocking.client import Client
+from dledger.client.blocking.producer import Producer
+from dledger.client.blocking.staging import Stage, Transaction
+from dledger.client.protocol.group_state import CommitState, EntryState, Lag, PartitionState
+from dledger.client.protocol.results import Appended, Committed, GroupOffsets, Range, Span
 
 __all__ = [
     "Appended",

@@ -9,16 +9,16 @@ from typing import Final
 
 from dledger.config import Tls
 from dledger.errors import AccessDenied, ConfigError, Unavailable, WrongGroup
-from dledger.messages.client import MetadataRequest, MetadataResponse, TransferRequest, TransferResponse
-from dledger.messages.codes import Code
-from dledger.net.blocking import BlockingConnection, Lost
-from dledger.net.handshake import Greeting, Introduction
-from dledger.net.tls import client_context
+from dledger.net.connections.blocking import BlockingConnection, Lost
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.tls import client_context
 from dledger.net.user_directory import group_secret
+from dledger.protocol.messages.client import MetadataRequest, MetadataResponse, TransferRequest, TransferResponse
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.wire import FrameLimits, Message
 from dledger.types import NodeId, Role
-from dledger.wire import Limits, Message
 
-_LIMITS: Final = Limits(header_bytes=1 << 20, payload_bytes=0)
+_LIMITS: Final = FrameLimits(header_bytes=1 << 20, payload_bytes=0)
 POLL_S: Final = 0.01
 
 

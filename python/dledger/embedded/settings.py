@@ -9,7 +9,7 @@ from typing import Any, Final
 from dledger.config import EMBEDDED_DEFAULTS, GroupConfig, NodeConfig, Tls, from_settings, nearest, tls_files
 from dledger.embedded.groupfile import GroupFile
 from dledger.errors import ConfigError, UnknownOption
-from dledger.net.tls import client_context
+from dledger.net.connections.tls import client_context
 from dledger.types import NodeId
 
 REPLICAS_DEFAULT: Final = 3

@@ -18,8 +18,8 @@ from typing import Final
 
 from dledger.errors import ConfigError
 from dledger.interrupts import is_interrupt, suppressed
-from dledger.messages.hello import HelloRequest, HelloResponse
-from dledger.wire.packing import pack
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.wire.msgpack import pack
 
 LEAST: Final = 32
 """Bytes of a secret, at least: 32 hexadecimal digits have 128 bits of chance."""

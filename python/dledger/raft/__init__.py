@@ -1,8 +1,8 @@
 """DLedger's protocol made safe, as a pure state machine: election, replication, commit, reads, handing over."""
 
-from dledger.raft.log import LogSummary
-from dledger.raft.node import RaftNode
-from dledger.raft.ready import (
+from dledger.raft.raft_node import RaftNode
+from dledger.raft.state.log import LogSummary
+from dledger.raft.state.ready import (
     IDLE,
     Fact,
     Finished,

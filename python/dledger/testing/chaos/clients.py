@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any, Final
 
 from dledger.client import AsyncClient
-from dledger.client.aproducer import AsyncProducer
-from dledger.client.results import Appended
+from dledger.client.aio.producer import AsyncProducer
+from dledger.client.protocol.results import Appended
 from dledger.errors import DLedgerError
 from dledger.testing.chaos.acks import Acks
-from dledger.testing.checkers.history import Call, Kind, Recorder
+from dledger.testing.checkers.history import Call, OperationKind, Recorder
 from dledger.testing.checkers.values import encode_value, value_id
 
 PAUSE_S: Final = 0.2
@@ -104,7 +104,7 @@ class Worker:
         return self.dice.choice(self.place.partitions())
 
     def begin_append(self, topic: str, partition: int, values: tuple[int, ...], **known: Any) -> Call:
-        return self.place.recorder.begin(Kind.APPEND, self.name, topic, partition, values=values, **known)
+        return self.place.recorder.begin(OperationKind.APPEND, self.name, topic, partition, values=values, **known)
 
     def ended(self, call: Call, error: DLedgerError) -> None:
         """The call was answered with an error."""

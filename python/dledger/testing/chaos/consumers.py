@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dledger.errors import DLedgerError
 from dledger.testing.chaos.clients import Place, Worker
-from dledger.testing.checkers.history import Kind
+from dledger.testing.checkers.history import OperationKind
 from dledger.testing.checkers.values import decode_value
 
 MAX_ASKING: Final = 64
@@ -44,7 +44,7 @@ class Consumer(Worker):
         if start and self.dice.random() < 0.2:
             start = self.dice.randint(max(0, start - LOOK_BACK), start)
         replica = self.dice.choice([None, *self.place.nodes])
-        call = self.place.recorder.begin(Kind.READ, self.name, topic, partition, start=start)
+        call = self.place.recorder.begin(OperationKind.READ, self.name, topic, partition, start=start)
         values: list[int] = []
         offsets: list[int] = []
         try:
@@ -69,7 +69,7 @@ class Consumer(Worker):
 
     async def _end(self, topic: str, partition: int, *, stale: bool) -> None:
         calls = {
-            at: self.place.recorder.begin(Kind.END, self.name, topic, at, stale=stale)
+            at: self.place.recorder.begin(OperationKind.END, self.name, topic, at, stale=stale)
             for at in range(self.place.topics[topic])
         }
         try:

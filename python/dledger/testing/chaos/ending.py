@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Final
 
 from dledger.client import AsyncClient
-from dledger.client.fetching import Fetcher
-from dledger.client.reading import records, take
-from dledger.messages.client import FetchResponse
-from dledger.net.handshake import Greeting, Introduction
-from dledger.net.rpc import Rpc
-from dledger.store.dump import dump_store
-from dledger.store.verify import verify_store
+from dledger.client.blocking.reading import records, take
+from dledger.client.protocol.fetching import Fetcher
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.rpc import Rpc
+from dledger.protocol.messages.client import FetchResponse
+from dledger.protocol.wire import FrameLimits
+from dledger.storage.offline.dump import dump_store
+from dledger.storage.offline.verify import verify_store
 from dledger.testing.chaos.nodes import GROUP, HOST, Node, Nodes
-from dledger.testing.checkers.history import Kind, Recorder
+from dledger.testing.checkers.history import OperationKind, Recorder
 from dledger.testing.checkers.values import decode_value
-from dledger.wire import Limits
 
 STEP_S: Final = 60.0
 """So long all nodes may take to have the same log."""
@@ -36,7 +36,7 @@ async def read_back(nodes: Nodes, client: AsyncClient, recorder: Recorder, topic
     problems: list[str] = []
     for topic, count in topics.items():
         for partition in range(count):
-            call = recorder.begin(Kind.READ, "reader at the end", topic, partition, start=0)
+            call = recorder.begin(OperationKind.READ, "reader at the end", topic, partition, start=0)
             values: list[int] = []
             async for batch in client.read(topic, partition, 0):
                 values += map(decode_value, batch.column("value").to_pylist())
@@ -59,7 +59,7 @@ async def read_from(node: Node, topic_id: int, partition: int, end: int) -> list
     """
     fetcher = Fetcher(topic_id, partition, 0, end, FETCH_BYTES, f"read topic {topic_id} from {node.name}")
     values: list[int] = []
-    rpc = await Rpc.open(f"{HOST}:{node.port}", Greeting(Introduction(group=GROUP)), Limits(), ANSWER_S)
+    rpc = await Rpc.open(f"{HOST}:{node.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), ANSWER_S)
     try:
         while not fetcher.done:
             start = fetcher.position

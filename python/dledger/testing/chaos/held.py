@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from dledger.batch.digest import RowsSum, sum_rows
-from dledger.batch.records import make_records
 from dledger.client import AsyncStage, Committed
 from dledger.errors import DLedgerError, ReplayMismatch
-from dledger.messages.command import StageSum
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.records.body.records import make_records
+from dledger.records.digest import RowsSum, sum_rows
 from dledger.testing.chaos.clients import PAUSE_S, Place, Worker
 from dledger.testing.chaos.writers import STAGE_MS
-from dledger.testing.checkers.history import Call, Kind
+from dledger.testing.checkers.history import Call, OperationKind
 
 Batches = dict[tuple[str, int], pa.RecordBatch]
 """(topic, partition) -> the rows for it, at every attempt the same."""
@@ -36,7 +36,7 @@ class HeldWriter(Worker):
             values = self.new_values(6)
             batches[topic, partition] = make_records(self.encode(values))
             calls[topic, partition] = self.place.recorder.begin(
-                Kind.TRANSACTION, self.name, topic, partition, values=values,
+                OperationKind.TRANSACTION, self.name, topic, partition, values=values,
                 transaction=f"{self.name}/{self._sequence}", attempt=0,
             )  # fmt: skip
         rows = sum((sum_rows(batch) for batch in batches.values()), RowsSum())

@@ -14,7 +14,7 @@ from typing import Any
 from dledger.config import GroupConfig, NodeConfig, from_settings
 from dledger.environment import Environment
 from dledger.errors import DLedgerError
-from dledger.server.main import run_node
+from dledger.node.process import run_node
 from dledger.testing.chaos.panel import Panel
 from dledger.testing.chaos.power.disk import PoweredDisk
 from dledger.testing.chaos.power.journal import Journal

@@ -17,16 +17,16 @@ from typing import Any, Final
 from dledger.config import MIB, format_peers
 from dledger.embedded.ports import free_ports
 from dledger.errors import DLedgerError
-from dledger.messages.client import StatusRequest
-from dledger.net.blocking import Lost
-from dledger.net.handshake import Greeting, Introduction
-from dledger.net.rpc import Rpc
+from dledger.net.connections.blocking import Lost
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.rpc import Rpc
 from dledger.net.user_directory import user_secret
+from dledger.protocol.messages.client import StatusRequest
+from dledger.protocol.wire import FrameLimits
 from dledger.testing.chaos.node import write_config
 from dledger.testing.chaos.panel import Panel
 from dledger.testing.chaos.power.outage import cut_power, forget
 from dledger.types import NodeId
-from dledger.wire import Limits
 
 GROUP: Final = "chaos"
 HOST: Final = "127.0.0.1"
@@ -162,7 +162,7 @@ class Node:
     async def status(self) -> dict[str, Any]:
         """What it says of itself, asked directly; empty when it does not answer."""
         try:
-            rpc = await Rpc.open(f"{HOST}:{self.port}", Greeting(Introduction(group=GROUP)), Limits(), STATUS_S)
+            rpc = await Rpc.open(f"{HOST}:{self.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), STATUS_S)
         except DLedgerError:
             return {}
         try:

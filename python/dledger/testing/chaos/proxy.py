@@ -4,7 +4,7 @@ Who is on a connection is learned from its first frame, the hello: a peer gives 
 nodes and clients may use the same addresses, as they do without a proxy.
 
 A link is one way: what one end sends to another. `Proxy.link` has its `Rules`, which may be changed at any time and
-hold for connections that are open as well as for new ones, and its `Counts` of what the rules did.
+hold for connections that are open as well as for new ones, and its `ProxyCounts` of what the rules did.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from dledger.errors import ProtocolError
-from dledger.messages.hello import HelloRequest
-from dledger.net.connection import log
-from dledger.wire import HELLO_LIMITS, FrameReader, Limits, decode
+from dledger.net.connections.connection import log
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.protocol.wire import HELLO_LIMITS, FrameLimits, FrameReader, decode
 
 CLIENT: Final = "client"
 """The name of every end that is no node."""
@@ -50,7 +50,7 @@ class Rules:
 
 
 @dataclass(slots=True)
-class Counts:
+class ProxyCounts:
     """What rules did to a link: bytes, and connections for the last two."""
 
     held: int = 0
@@ -60,9 +60,9 @@ class Counts:
     reset: int = 0
     refused: int = 0
 
-    def plus(self, other: Counts, sign: int = 1) -> Counts:
+    def plus(self, other: ProxyCounts, sign: int = 1) -> ProxyCounts:
         """The sum of both, or with ``sign`` -1 the difference."""
-        return Counts(*(getattr(self, f.name) + sign * getattr(other, f.name) for f in fields(self)))
+        return ProxyCounts(*(getattr(self, f.name) + sign * getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Link:
     source: str
     target: str
     rules: Rules = field(default_factory=Rules)
-    counts: Counts = field(default_factory=Counts)
+    counts: ProxyCounts = field(default_factory=ProxyCounts)
     bytes: int = 0
     """That arrived."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -198,9 +198,9 @@ class Proxy:
         found = [self.link(s, t) for s in sources for t in targets if s != t]
         return found + (self.links(targets, sources) if both_ways else [])
 
-    def total(self) -> Counts:
+    def total(self) -> ProxyCounts:
         """Of all links."""
-        total = Counts()
+        total = ProxyCounts()
         for link in self._links.values():
             total = total.plus(link.counts)
         return total
@@ -266,7 +266,7 @@ class Proxy:
             ProtocolError: it speaks otherwise.
             IncompleteReadError: it went before it had said so.
         """
-        frames, data = FrameReader(Limits(), HELLO_LIMITS), b""
+        frames, data = FrameReader(FrameLimits(), HELLO_LIMITS), b""
         while True:
             more = await reader.read(CHUNK)
             if not more:
@@ -298,4 +298,4 @@ def abort(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-__all__ = ["CLIENT", "Counts", "Link", "Proxy", "Rules"]
+__all__ = ["CLIENT", "Link", "Proxy", "ProxyCounts", "Rules"]

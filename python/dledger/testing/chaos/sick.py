@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dledger.store.files import DiskFile, DiskSpace, RealDisk, RealFile
+from dledger.storage.disk.disk import DiskFile, DiskSpace, RealDisk, RealFile
 from dledger.testing.chaos.panel import Panel
 from dledger.types import Buffer
 

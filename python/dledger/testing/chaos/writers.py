@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dledger.batch.records import make_records
 from dledger.client import AsyncStage, Committed
 from dledger.errors import DLedgerError
-from dledger.messages.command import StageSum
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.records.body.records import make_records
 from dledger.testing.chaos.clients import PAUSE_S, Place, Worker
-from dledger.testing.checkers.history import Call, Kind
+from dledger.testing.checkers.history import Call, OperationKind
 
 STAGE_MS: Final = 60_000
 TASKS: Final = 2
@@ -147,7 +147,7 @@ class Writer(Worker):
 
     def _begin(self, name: str, number: int, place: tuple[str, int], values: tuple[int, ...]) -> Call:
         return self.place.recorder.begin(
-            Kind.TRANSACTION, self.name, *place, values=values, transaction=name, attempt=number
+            OperationKind.TRANSACTION, self.name, *place, values=values, transaction=name, attempt=number
         )
 
     def _never(self, name: str, number: int, parts: Parts) -> None:

@@ -1,8 +1,8 @@
 """What clients asked for and what they were told: the history that the checkers judge.
 
 An `Operation` is one call of one client on one topic partition. Calls that never came back are in the history too, as
-`Outcome.UNKNOWN`: they may have happened. A `Recorder` notes calls as they begin and end; with a file to write to, it
-puts each down before it begins and again when it ends, so that a killed process leaves a history all the same.
+`OperationOutcome.UNKNOWN`: they may have happened. A `Recorder` notes calls as they begin and end; with a file to write
+to, it puts each down before it begins and again when it ends, so that a killed process leaves a history all the same.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from dledger.types import frozen
+from dledger.types import slots_dataclass
 
 NEVER: Final = 1 << 62
 """``returned_ns`` of a call that did not come back."""
 
 
-class Kind(Enum):
+class OperationKind(Enum):
     """What was asked for."""
 
     APPEND = "append"
@@ -35,7 +35,7 @@ class Kind(Enum):
     """Ask for the first offset that is kept."""
 
 
-class Outcome(Enum):
+class OperationOutcome(Enum):
     """What the client was told."""
 
     OK = "ok"
@@ -45,7 +45,7 @@ class Outcome(Enum):
     """Indefinite: it may have happened, may happen still, or never."""
 
 
-@frozen()
+@slots_dataclass()
 class Operation:
     """One call on one partition.
 
@@ -67,13 +67,13 @@ class Operation:
         attempt: of a transaction; of all attempts of one name at most one takes effect.
     """
 
-    kind: Kind
+    kind: OperationKind
     session: str
     topic: str
     partition: int
     invoked_ns: int
     returned_ns: int = NEVER
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: OperationOutcome = OperationOutcome.UNKNOWN
     values: tuple[int, ...] = ()
     start: int = -1
     offsets: tuple[int, ...] = ()
@@ -104,8 +104,8 @@ class Operation:
     def from_dict(cls, plain: dict[str, Any]) -> Operation:
         """The operation of `as_dict`. Raises: KeyError, TypeError, ValueError for anything else."""
         made = dict(plain)
-        made["kind"] = Kind(plain["kind"])
-        made["outcome"] = Outcome(plain.get("outcome", Outcome.UNKNOWN.value))
+        made["kind"] = OperationKind(plain["kind"])
+        made["outcome"] = OperationOutcome(plain.get("outcome", OperationOutcome.UNKNOWN.value))
         for name in ("values", "offsets"):
             made[name] = tuple(plain.get(name, ()))
         return cls(**made)
@@ -114,7 +114,7 @@ class Operation:
 def in_pieces(history: Iterable[Operation]) -> Iterator[Operation]:
     """The history with each append of a producer cut into its values, because that is how it may take effect."""
     for operation in history:
-        if operation.producer and operation.kind is Kind.APPEND and len(operation.values) > 1:
+        if operation.producer and operation.kind is OperationKind.APPEND and len(operation.values) > 1:
             for at, value in enumerate(operation.values):
                 yield replace(operation, values=(value,), start=-1 if at else operation.start)
         else:
@@ -141,17 +141,17 @@ class Call:
 
     def ok(self, **known: Any) -> None:
         """It took effect; ``known`` are fields of `Operation` that the answer tells: start, values, offsets, to_end."""
-        self._end(Outcome.OK, known)
+        self._end(OperationOutcome.OK, known)
 
     def failed(self) -> None:
         """A definite error."""
-        self._end(Outcome.FAILED, {})
+        self._end(OperationOutcome.FAILED, {})
 
     def unknown(self) -> None:
         """An indefinite error."""
-        self._end(Outcome.UNKNOWN, {})
+        self._end(OperationOutcome.UNKNOWN, {})
 
-    def _end(self, outcome: Outcome, known: dict[str, Any]) -> None:
+    def _end(self, outcome: OperationOutcome, known: dict[str, Any]) -> None:
         self._recorder.end(self._number, Operation(
             **{**self._fields, **known}, outcome=outcome, returned_ns=self._recorder.now_ns(),
         ))  # fmt: skip
@@ -166,7 +166,7 @@ class Recorder:
         self._out = out
         self._operations: list[Operation] = []
 
-    def begin(self, kind: Kind, session: str, topic: str, partition: int, **known: Any) -> Call:
+    def begin(self, kind: OperationKind, session: str, topic: str, partition: int, **known: Any) -> Call:
         """A call begins now; ``known`` are further fields of `Operation`."""
         asked = dict(known, kind=kind, session=session, topic=topic, partition=partition, invoked_ns=self.now_ns())
         number = len(self._operations)
@@ -224,4 +224,4 @@ def load(*paths: Path) -> list[Operation]:
     return sorted(history, key=lambda operation: operation.invoked_ns)
 
 
-__all__ = ["NEVER", "Call", "Kind", "Operation", "Outcome", "Recorder", "in_pieces", "load", "save"]
+__all__ = ["NEVER", "Call", "Operation", "OperationKind", "OperationOutcome", "Recorder", "in_pieces", "load", "save"]

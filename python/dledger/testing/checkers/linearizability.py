@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dledger.testing.checkers.anomaly import Anomaly, Finding
-from dledger.testing.checkers.history import NEVER, Kind, Operation, Outcome, in_pieces
+from dledger.testing.checkers.history import NEVER, Operation, OperationKind, OperationOutcome, in_pieces
 from dledger.testing.checkers.places import WRITES, end_of, is_fresh_end, offsets_of
-from dledger.types import frozen
+from dledger.types import slots_dataclass
 
 MAX_CONFIGURATIONS = 100_000
 """More than these at one time, and the search gives up; histories of a log have a handful."""
@@ -36,7 +36,7 @@ class TooHard(Exception):
     """The history has more configurations than `MAX_CONFIGURATIONS`: too many unanswered appends at once."""
 
 
-@frozen()
+@slots_dataclass()
 class Configuration:
     """One way in which the past can have been: how long the log is, and which pending calls have happened.
 
@@ -138,7 +138,7 @@ def check_linearizable(history: Iterable[Operation]) -> Finding | None:
     operations = sorted(in_pieces(history), key=lambda op: op.invoked_ns)
     if len({(op.topic, op.partition) for op in operations}) > 1:
         raise ValueError("the calls are of more than one partition")
-    placed = _place([op for op in operations if op.outcome is not Outcome.FAILED])
+    placed = _place([op for op in operations if op.outcome is not OperationOutcome.FAILED])
     if isinstance(placed, Finding):
         return placed
     calls = placed
@@ -190,7 +190,7 @@ def _events(calls: Sequence[_Append | _Observation]) -> list[tuple[bool, _Append
 
 def _deadline(call: _Append | _Observation) -> int:
     """By when it must have happened."""
-    return call.operation.returned_ns if call.operation.outcome is Outcome.OK else NEVER
+    return call.operation.returned_ns if call.operation.outcome is OperationOutcome.OK else NEVER
 
 
 def _explain(call: _Append | _Observation, configurations: Iterable[Configuration]) -> Finding:
@@ -206,9 +206,9 @@ def _place(operations: Sequence[Operation]) -> list[_Append | _Observation] | Fi
     """Give every append its place, as far as anybody was told it, and check that no two claims differ."""
     contents: dict[int, tuple[int, Operation]] = {}
     offset_of: dict[int, int] = {}
-    answered = [op for op in operations if op.outcome is Outcome.OK]
+    answered = [op for op in operations if op.outcome is OperationOutcome.OK]
     for operation in answered:
-        if operation.kind is Kind.READ:
+        if operation.kind is OperationKind.READ:
             offsets: Sequence[int] = offsets_of(operation)
         elif operation.kind in WRITES and operation.start >= 0:
             offsets = range(operation.start, operation.start + len(operation.values))
@@ -233,7 +233,7 @@ def _place(operations: Sequence[Operation]) -> list[_Append | _Observation] | Fi
             written.update(dict.fromkeys(operation.values, number))
             if call.size:
                 calls.append(call)
-        elif operation.outcome is Outcome.OK and operation.kind is not Kind.BEGIN:
+        elif operation.outcome is OperationOutcome.OK and operation.kind is not OperationKind.BEGIN:
             calls.append(_observation(number, operation))
     unwritten = [value for value in offset_of if value not in written]
     if unwritten:

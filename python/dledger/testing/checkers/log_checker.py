@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from dledger.testing.checkers.anomaly import Anomaly, Finding, Findings
-from dledger.testing.checkers.history import Kind, Operation, Outcome, in_pieces
+from dledger.testing.checkers.history import Operation, OperationKind, OperationOutcome, in_pieces
 from dledger.testing.checkers.places import WRITES, Places, Reach, end_of
 from dledger.testing.checkers.transactions import check_transactions
 
@@ -91,7 +91,7 @@ def _check_whole(places: Places, findings: Findings) -> None:
 def _check_lost(places: Places, findings: Findings) -> None:
     """What was acknowledged is read in its place, or at least not missed where it would be."""
     for write in places.writes():
-        if write.outcome is not Outcome.OK:
+        if write.outcome is not OperationOutcome.OK:
             continue
         unseen = [value for value in write.values if value not in places.seen]
         if not unseen:
@@ -128,12 +128,14 @@ def _check_sessions(places: Places, findings: Findings) -> None:
     for operation in places.answered:
         by_session.setdefault(operation.session, []).append(operation)
     for session, operations in by_session.items():
-        seen = Reach((op.returned_ns, end_of(op)) for op in operations if op.kind in {Kind.END, Kind.READ})
-        written = Reach((op.returned_ns, end_of(op)) for op in operations if op.kind is Kind.APPEND)
+        seen = Reach(
+            (op.returned_ns, end_of(op)) for op in operations if op.kind in {OperationKind.END, OperationKind.READ}
+        )
+        written = Reach((op.returned_ns, end_of(op)) for op in operations if op.kind is OperationKind.APPEND)
         for operation in operations:
-            if operation.kind is Kind.APPEND and operation.start >= 0:
+            if operation.kind is OperationKind.APPEND and operation.start >= 0:
                 known, found = written.before(operation.invoked_ns), operation.start
-            elif operation.kind is Kind.END or operation.to_end:
+            elif operation.kind is OperationKind.END or operation.to_end:
                 known, found = seen.before(operation.invoked_ns), end_of(operation)
             else:
                 continue
@@ -146,7 +148,7 @@ def _check_length(places: Places, findings: Findings) -> None:
     """No answer tells of more records than were written until it came back."""
     begun, counts, total = [], [0], 0
     for write in places.writes():
-        if write.outcome is not Outcome.FAILED:
+        if write.outcome is not OperationOutcome.FAILED:
             begun.append(write.invoked_ns)
             total += len(write.values)
             counts.append(total)

@@ -22,11 +22,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dledger.testing.checkers.history import NEVER, Kind, Operation, Outcome
+from dledger.testing.checkers.history import NEVER, Operation, OperationKind, OperationOutcome
 from dledger.testing.checkers.values import DAMAGED
 
-_KINDS = {"append": Kind.APPEND, "txn": Kind.TRANSACTION, "read": Kind.READ, "readall": Kind.READ, "end": Kind.END,
-          "begin": Kind.BEGIN}  # fmt: skip
+_KINDS = {
+    "append": OperationKind.APPEND,
+    "txn": OperationKind.TRANSACTION,
+    "read": OperationKind.READ,
+    "readall": OperationKind.READ,
+    "end": OperationKind.END,
+    "begin": OperationKind.BEGIN,
+}
 
 
 def parse(text: str) -> list[Operation]:
@@ -57,16 +63,18 @@ def _operation(line: str, numbers: dict[str, int], at: int) -> Operation:
         known["topic"], number = rest.pop()[1:].rsplit("/", 1)
         known["partition"] = int(number)
     kind = _KINDS[word]
-    if kind is Kind.TRANSACTION:
+    if kind is OperationKind.TRANSACTION:
         known["transaction"], attempt = rest.pop(0).split("#")
         known["attempt"] = int(attempt)
-    if kind in {Kind.APPEND, Kind.TRANSACTION}:
+    if kind in {OperationKind.APPEND, OperationKind.TRANSACTION}:
         known["values"] = tuple(_number(name, numbers) for name in rest)
-    elif kind is Kind.READ:
+    elif kind is OperationKind.READ:
         known["start"] = int(rest[0])
         known["to_end"] = word == "readall"
-    outcome = {"?": Outcome.UNKNOWN, "!": Outcome.FAILED}.get(told[0] if told else "", Outcome.OK)
-    if outcome is Outcome.OK:
+    outcome = {"?": OperationOutcome.UNKNOWN, "!": OperationOutcome.FAILED}.get(
+        told[0] if told else "", OperationOutcome.OK
+    )
+    if outcome is OperationOutcome.OK:
         known |= _told(kind, told, numbers, known.get("start", 0))
     return Operation(
         kind=kind, session=session, invoked_ns=int(invoked), returned_ns=int(returned) if returned else NEVER,
@@ -74,8 +82,8 @@ def _operation(line: str, numbers: dict[str, int], at: int) -> Operation:
     )  # fmt: skip
 
 
-def _told(kind: Kind, told: list[str], numbers: dict[str, int], start: int) -> dict[str, Any]:
-    if kind is not Kind.READ:
+def _told(kind: OperationKind, told: list[str], numbers: dict[str, int], start: int) -> dict[str, Any]:
+    if kind is not OperationKind.READ:
         return {} if told == ["+"] else {"start": int(told[0])}
     values, offsets, due = [], [], start
     for word in told:
@@ -100,17 +108,17 @@ def _line(op: Operation) -> str:
     who = f"{op.session}/{op.producer}" if op.producer else op.session
     when = f"{op.invoked_ns}-{'' if op.returned_ns == NEVER else op.returned_ns}"
     values = ["#" if value == DAMAGED else f"v{value}" for value in op.values]
-    if op.kind is Kind.READ:
+    if op.kind is OperationKind.READ:
         what = [("readall" if op.to_end else "read"), str(op.start)]
         told = [f"{at}:{value}" for at, value in zip(op.offsets, values, strict=True)] if op.offsets else values
-    elif op.kind in {Kind.END, Kind.BEGIN}:
+    elif op.kind in {OperationKind.END, OperationKind.BEGIN}:
         what, told = [op.kind.value], [str(op.start)]
     else:
-        name = [f"{op.transaction}#{op.attempt}"] if op.kind is Kind.TRANSACTION else []
+        name = [f"{op.transaction}#{op.attempt}"] if op.kind is OperationKind.TRANSACTION else []
         what = ["txn" if name else "append", *name, *values]
         told = ["+" if op.start < 0 else str(op.start)]
-    if op.outcome is not Outcome.OK:
-        told = ["?" if op.outcome is Outcome.UNKNOWN else "!"]
+    if op.outcome is not OperationOutcome.OK:
+        told = ["?" if op.outcome is OperationOutcome.UNKNOWN else "!"]
     words = [who, when, *(["stale"] if op.stale else []), *what, f"@{op.topic}/{op.partition}", "->", *told]
     return " ".join(words)
 

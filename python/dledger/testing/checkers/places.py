@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from dledger.testing.checkers.anomaly import Anomaly, Findings
-from dledger.testing.checkers.history import Kind, Operation, Outcome
+from dledger.testing.checkers.history import Operation, OperationKind, OperationOutcome
 from dledger.testing.checkers.values import DAMAGED
 
-WRITES = (Kind.APPEND, Kind.TRANSACTION)
+WRITES = (OperationKind.APPEND, OperationKind.TRANSACTION)
 
 
 def offsets_of(read: Operation) -> Sequence[int]:
@@ -20,9 +20,9 @@ def offsets_of(read: Operation) -> Sequence[int]:
 
 def end_of(operation: Operation) -> int:
     """How long the log was, at least, when this answer came back; of fresh ends (`is_fresh_end`) exactly."""
-    if operation.kind is Kind.READ and operation.values:
+    if operation.kind is OperationKind.READ and operation.values:
         return max(offsets_of(operation)) + 1
-    if operation.kind is Kind.READ:
+    if operation.kind is OperationKind.READ:
         return operation.start if operation.to_end else 0
     if operation.kind in WRITES:
         return operation.start + len(operation.values) if operation.start >= 0 else 0
@@ -31,8 +31,8 @@ def end_of(operation: Operation) -> int:
 
 def is_fresh_end(operation: Operation) -> bool:
     """Whether this answer promised to know the very end."""
-    return operation.outcome is Outcome.OK and not operation.stale and (
-        operation.kind is Kind.END or (operation.kind is Kind.READ and operation.to_end)
+    return operation.outcome is OperationOutcome.OK and not operation.stale and (
+        operation.kind is OperationKind.END or (operation.kind is OperationKind.READ and operation.to_end)
     )  # fmt: skip
 
 
@@ -70,10 +70,12 @@ class Places:
         self.read_at: dict[int, int] = {}
         self.seen: dict[int, Operation] = {}
         self._claims: dict[int, Operation] = {}
-        self.answered = sorted((op for op in operations if op.outcome is Outcome.OK), key=lambda op: op.returned_ns)
+        self.answered = sorted(
+            (op for op in operations if op.outcome is OperationOutcome.OK), key=lambda op: op.returned_ns
+        )
         self.reach = Reach((op.returned_ns, end_of(op)) for op in self.answered)
         self.fresh = sorted((op for op in self.answered if is_fresh_end(op)), key=lambda op: op.invoked_ns)
-        reads = [op for op in self.fresh if op.kind is Kind.READ]
+        reads = [op for op in self.fresh if op.kind is OperationKind.READ]
         self._reads_invoked = [op.invoked_ns for op in reads]
         self._lowest_start = list(accumulate((op.start for op in reversed(reads)), min))[::-1]
 
@@ -92,7 +94,7 @@ class Places:
             if operation.kind in WRITES and operation.start >= 0:
                 for offset, value in enumerate(operation.values, operation.start):
                     self._claim(offset, value, operation, findings)
-            elif operation.kind is Kind.READ:
+            elif operation.kind is OperationKind.READ:
                 self._read(operation, writers, findings)
 
     def _read(self, read: Operation, writers: Mapping[int, Operation], findings: Findings) -> None:
@@ -125,7 +127,7 @@ class Places:
             findings.add(Anomaly.INVENTED, f"{self} at {offset}: nobody wrote {value}", read)
         elif (write.topic, write.partition) != self.name:
             findings.add(Anomaly.INVENTED, f"{self} at {offset}: {value} was written elsewhere", write, read)
-        elif write.outcome is Outcome.FAILED:
+        elif write.outcome is OperationOutcome.FAILED:
             findings.add(Anomaly.ABORTED, f"{self} at {offset}: the write of {value} failed", write, read)
         elif write.invoked_ns > read.returned_ns:
             findings.add(Anomaly.INVENTED, f"{self} at {offset}: {value} before it was written", write, read)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dledger.testing.checkers.anomaly import Anomaly, Findings
-from dledger.testing.checkers.history import Operation, Outcome
+from dledger.testing.checkers.history import Operation, OperationOutcome
 from dledger.testing.checkers.places import Places
 
 Partitions = Mapping[tuple[str, int], Places]
@@ -38,17 +38,17 @@ def _shown(part: Operation, partitions: Partitions) -> Operation | None:
 def _check_attempts(name: str, attempts: Attempts, partitions: Partitions, findings: Findings) -> None:
     happened = [
         number for number, parts in attempts.items()
-        if any((part.values and part.outcome is Outcome.OK) or _shown(part, partitions) for part in parts)
+        if any((part.values and part.outcome is OperationOutcome.OK) or _shown(part, partitions) for part in parts)
     ]  # fmt: skip
     if len(happened) > 1:
         shown_by = [attempts[number][0] for number in happened]
         findings.add(Anomaly.DUPLICATE, f"attempts {sorted(happened)} of transaction {name}", *shown_by)
     every = [part for parts in attempts.values() for part in parts]
-    repeats = [part for part in every if part.outcome is Outcome.OK and not part.values]
+    repeats = [part for part in every if part.outcome is OperationOutcome.OK and not part.values]
     if happened or not repeats:
         return
     known_ns = min(part.returned_ns for part in repeats)
-    written = [part for part in every if part.values and part.outcome is not Outcome.FAILED]
+    written = [part for part in every if part.values and part.outcome is not OperationOutcome.FAILED]
     if written and all(_places(part, partitions).is_absent(part, known_ns) for part in written):
         findings.add(Anomaly.LOST, f"transaction {name} was there already, and is not", *repeats)
 

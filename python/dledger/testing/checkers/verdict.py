@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dledger.testing.checkers.anomaly import Finding
-from dledger.testing.checkers.history import Operation, Outcome, in_pieces
+from dledger.testing.checkers.history import Operation, OperationOutcome, in_pieces
 from dledger.testing.checkers.linearizability import TooHard, check_linearizable
 from dledger.testing.checkers.log_checker import check_log
 from dledger.testing.checkers.places import WRITES
@@ -58,11 +58,11 @@ def check_history(history: Iterable[Operation]) -> Verdict:
     for piece in pieces:
         by_partition.setdefault((piece.topic, piece.partition), []).append(piece)
     for operation in operations:
-        if operation.outcome is Outcome.UNKNOWN:
+        if operation.outcome is OperationOutcome.UNKNOWN:
             verdict.unknown += 1
-        elif operation.outcome is Outcome.OK and operation.kind in WRITES:
+        elif operation.outcome is OperationOutcome.OK and operation.kind in WRITES:
             verdict.acknowledged += len(operation.values)
-        elif operation.outcome is Outcome.OK:
+        elif operation.outcome is OperationOutcome.OK:
             verdict.read += len(operation.values)
     verdict.partitions = len(by_partition)
     for (topic, partition), mine in by_partition.items():

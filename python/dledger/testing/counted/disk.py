@@ -1,7 +1,7 @@
 """The operating system's files, and a count of what a store calls durable before a sync covers it.
 
 A move is uncovered when it takes in a byte of which no sync has ended that began after the byte's last write had ended
-(`dledger.store.coverage`). It is counted and let pass, so that the node goes on as a user's node does.
+(`dledger.testing.disk.coverage`). It is counted and let pass, so that the node goes on as a user's node does.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from dledger.messages.entry import MAGIC_BLANK, MIN_BLANK_SIZE
-from dledger.store.coverage import Coverage, first_uncovered
-from dledger.store.files import DiskFile, RealDisk, RealFile
-from dledger.store.logindex import UNIT_SIZE
+from dledger.protocol.messages.entry import MAGIC_BLANK, MIN_BLANK_SIZE
+from dledger.storage.disk.disk import DiskFile, RealDisk, RealFile
+from dledger.storage.log.index import UNIT_SIZE
+from dledger.testing.disk.coverage import Coverage, first_uncovered
 from dledger.types import Buffer
 
 COUNTS: Final = ("syncs", "moves", "uncovered moves", "uncovered entries")

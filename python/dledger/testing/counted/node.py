@@ -14,7 +14,7 @@ from typing import Any
 
 from dledger.config import GroupConfig, NodeConfig, from_settings
 from dledger.errors import DLedgerError
-from dledger.server.main import run_node
+from dledger.node.process import run_node
 from dledger.testing.counted.disk import CountingDisk
 from dledger.types import NodeId
 

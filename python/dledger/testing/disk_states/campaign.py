@@ -11,7 +11,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 from dledger.testing.disk_states.crash import Sweep
 from dledger.testing.disk_states.failures import FailureSweep, FailureTally
-from dledger.testing.disk_states.flips import Counts, FlipTally, flip_all, merged, shares
+from dledger.testing.disk_states.flips import FlipCounts, FlipTally, flip_all, merged, shares
 from dledger.testing.disk_states.images import Image, images
 from dledger.testing.disk_states.scenarios import SCENARIOS, Scenario
 from dledger.testing.result import result
@@ -86,7 +86,7 @@ def flip_campaign(offsets: int, jobs: int, out: TextIO) -> Result:
     every = max(1, total // offsets) if offsets else 1
     tasks = [(number, every, part) for number in range(len(stores)) for part in range(FLIP_PARTS)]
     tally = merged(_spread(_flip_part, tasks, jobs))
-    names = [each.name for each in fields(Counts)]
+    names = [each.name for each in fields(FlipCounts)]
     kinds = {name: asdict(counts) for name, counts in sorted(tally.kinds.items())}
     for name, counts in kinds.items():
         out.write(f"{name}: {', '.join(f'{count} {key}' for key, count in counts.items() if count)}\n")

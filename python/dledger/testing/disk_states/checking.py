@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dledger.errors import DLedgerError
-from dledger.messages.entry import Entry, HardState, LogEnd, stamp
-from dledger.server.checkpoint import Checkpoints
-from dledger.store.file_store import FileStore, open_settings
-from dledger.store.install import INSTALL_SUFFIX
-from dledger.store.keeper import Keeping
-from dledger.store.memory_disk import MemoryDisk
-from dledger.store.open_parts import StoreSettings
-from dledger.store.verify import verify_store
+from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
+from dledger.storage.background import BackgroundState
+from dledger.storage.file_store import FileStore, open_settings
+from dledger.storage.offline.verify import verify_store
+from dledger.storage.recovery.open_files import StoreSettings
+from dledger.storage.recovery.snapshot_install import INSTALL_SUFFIX
+from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states.promise import (
     NotStarted,
     Promise,
@@ -68,7 +68,7 @@ def check_started(store: FileStore, promise: Promise, started: bool = True) -> P
 
 
 def _open(settings: StoreSettings, disk: MemoryDisk, promise: Promise) -> tuple[FileStore, Promise]:
-    store = open_settings(settings, disk, Keeping.MANUAL)
+    store = open_settings(settings, disk, BackgroundState.MANUAL)
     return store, check_started(store, promise)
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
-from dledger.store.memory_disk import MemoryDisk, ProcessKilled
+from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
 from dledger.testing.disk_states.checking import check_start
-from dledger.testing.disk_states.life import Life
+from dledger.testing.disk_states.life import StoreLife
 from dledger.testing.disk_states.model import DIRECTORY, Model, State
 from dledger.testing.disk_states.promise import BrokenPromise, NotStarted, Promise
-from dledger.testing.disk_states.recording import STEP, Kind, Op, RecordingDisk
+from dledger.testing.disk_states.recording import STEP, Op, OperationType, RecordingDisk
 from dledger.testing.disk_states.scenarios import Scenario, afterwards, started_again
 from dledger.testing.sim.rng import Rng
 
@@ -84,7 +84,7 @@ class Tally:
         }
 
 
-def record(scenario: Scenario, kill_at: int | None = None, then: Callable[[Life], None] = afterwards) -> Recording:
+def record(scenario: Scenario, kill_at: int | None = None, then: Callable[[StoreLife], None] = afterwards) -> Recording:
     """Carry a script out; with ``kill_at`` its process dies in front of that operation and another one goes on."""
     disk = RecordingDisk(MemoryDisk(first_step=STEP))
     promises: list[tuple[int, Promise]] = []
@@ -250,7 +250,7 @@ class Sweep:
 def _writes_of(ops: list[Op], name: str) -> Iterator[int]:
     """Behind which operations the file of that name is another one, or holds something else."""
     for point, op in enumerate(ops, start=1):
-        changed = op.target if op.kind is Kind.RENAME else op.path if op.kind is Kind.WRITE else None
+        changed = op.target if op.kind is OperationType.RENAME else op.path if op.kind is OperationType.WRITE else None
         if changed is not None and changed.name == name:
             yield point
 
@@ -265,7 +265,7 @@ def _cached(model: Model) -> State:
 
 def _cuts(op: Op | None) -> tuple[int, ...]:
     """Where a write is cut short when its process is killed in the middle of it."""
-    if op is None or op.kind is not Kind.WRITE or len(op.data) < 2:
+    if op is None or op.kind is not OperationType.WRITE or len(op.data) < 2:
         return ()
     size = len(op.data)
     return tuple(sorted({1, min(47, size - 1), size // 2, size - 1}))

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from dledger.errors import DiskFull, DLedgerError, StorageError
-from dledger.messages.entry import Entry, HardState, stamp
-from dledger.server.image import Unpacker
-from dledger.store.api import DiskLevel
-from dledger.store.file_store import FileStore
-from dledger.store.install import INSTALL_FILE, INSTALL_SUFFIX
-from dledger.store.memory_disk import Failure, MemoryDisk
-from dledger.store.segments import NEW_SUFFIX
-from dledger.store.snapshot import SNAPSHOTS
-from dledger.store.tables import TABLES
+from dledger.node.snapshot.image import Unpacker
+from dledger.protocol.messages.entry import Entry, HardState, stamp
+from dledger.storage.api import DiskLevel
+from dledger.storage.file_store import FileStore
+from dledger.storage.log.segments import NEW_SUFFIX
+from dledger.storage.meta.snapshots import SNAPSHOTS
+from dledger.storage.meta.tables import TABLES
+from dledger.storage.recovery.snapshot_install import INSTALL_FILE, INSTALL_SUFFIX
+from dledger.testing.disk.memory_disk import Failure, MemoryDisk
 from dledger.testing.disk_states.checking import check_start
-from dledger.testing.disk_states.life import Life
+from dledger.testing.disk_states.life import StoreLife
 from dledger.testing.disk_states.promise import BrokenPromise, entry_bytes, require
 from dledger.testing.disk_states.recording import STEP, RecordingDisk
 from dledger.testing.disk_states.scenarios import Scenario
@@ -104,7 +104,7 @@ class FailingDisk(MemoryDisk):
         return other
 
 
-class PatientLife(Life):
+class PatientLife(StoreLife):
     """Waits for room when the disk is full, as a node does."""
 
     refused = 0

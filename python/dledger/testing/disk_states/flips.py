@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import CorruptEntry, CorruptStore
-from dledger.messages.entry import Entry
-from dledger.server.checkpoint import Checkpoints
-from dledger.store.file_store import FileStore, open_settings
-from dledger.store.install import INSTALL_SUFFIX
-from dledger.store.keeper import Keeping
-from dledger.store.logindex import UNIT_SIZE
-from dledger.store.memory_disk import MemoryDisk
-from dledger.store.snapshot import SNAPSHOTS, SnapshotFiles
-from dledger.store.verify import verify_store
+from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.protocol.messages.entry import Entry
+from dledger.storage.background import BackgroundState
+from dledger.storage.file_store import FileStore, open_settings
+from dledger.storage.log.index import UNIT_SIZE
+from dledger.storage.meta.snapshots import SNAPSHOTS, SnapshotFiles
+from dledger.storage.offline.verify import verify_store
+from dledger.storage.recovery.snapshot_install import INSTALL_SUFFIX
+from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states.checking import check_started, repair_all
 from dledger.testing.disk_states.images import GONE, Image, kind_of, places
 from dledger.testing.disk_states.promise import Promise, check_catalog, entry_bytes, require
@@ -31,7 +31,7 @@ MAX_FINDINGS: Final = 20
 
 
 @dataclass(slots=True)
-class Counts:
+class FlipCounts:
     """What became of the changed bytes of one kind."""
 
     flips: int = 0
@@ -55,13 +55,13 @@ class Counts:
 class FlipTally:
     """All kinds."""
 
-    kinds: dict[str, Counts] = field(default_factory=dict)
+    kinds: dict[str, FlipCounts] = field(default_factory=dict)
     served_wrong_or_lost: int = 0
     findings: list[str] = field(default_factory=list)
 
-    def kind(self, name: str) -> Counts:
+    def kind(self, name: str) -> FlipCounts:
         """The counts of one kind."""
-        return self.kinds.setdefault(name, Counts())
+        return self.kinds.setdefault(name, FlipCounts())
 
     def found(self, text: str) -> None:
         """Something is wrong."""
@@ -96,10 +96,10 @@ def flip_cold(image: Image, path: Path, offset: int, tally: FlipTally) -> None:
 
 
 def _start_and_mend(
-    image: Image, disk: MemoryDisk, path: Path, kind: str, owner: Index | None, counts: Counts
+    image: Image, disk: MemoryDisk, path: Path, kind: str, owner: Index | None, counts: FlipCounts
 ) -> None:  # fmt: skip
     settings, damaged = image.settings, frozenset(() if owner is None else (owner,))
-    store = open_settings(settings, disk, Keeping.MANUAL)
+    store = open_settings(settings, disk, BackgroundState.MANUAL)
     promise = check_started(store, replace(image.promise, damaged=damaged))
     require(store.membership == image.membership, f"it is {store.membership} now, not {image.membership}")
     report = store.recovery
@@ -116,7 +116,7 @@ def _start_and_mend(
     _check_catalog(image, disk, store, promise, counts, path)
     store.close()
     disk.reboot(power=True)
-    store = open_settings(settings, disk, Keeping.MANUAL)
+    store = open_settings(settings, disk, BackgroundState.MANUAL)
     require(not store.recovery.faulty, f"still faulty: {store.recovery.faulty}")
     check_started(store, replace(promise, damaged=frozenset()))
     store.close()
@@ -151,7 +151,7 @@ def _must_refuse(store: FileStore, entry: Entry) -> bool:
 
 
 def _check_catalog(
-    image: Image, disk: MemoryDisk, store: FileStore, promise: Promise, counts: Counts, path: Path
+    image: Image, disk: MemoryDisk, store: FileStore, promise: Promise, counts: FlipCounts, path: Path
 ) -> None:
     """Restored from what is sound; a damaged row is refused by whoever reads it."""
     if path.parent.name not in {"snapshot", "tables"}:
@@ -178,7 +178,7 @@ class Live:
         self._image = image
         self._tally = tally
         self._disk = image.state.disk(image.boots)
-        self._store = open_settings(image.settings, self._disk, Keeping.MANUAL)
+        self._store = open_settings(image.settings, self._disk, BackgroundState.MANUAL)
         self._promise = check_started(self._store, image.promise)
 
     def flip(self, path: Path, offset: int) -> None:
@@ -233,7 +233,7 @@ def merged(tallies: Iterable[FlipTally]) -> FlipTally:
     for tally in tallies:
         for name, counts in tally.kinds.items():
             sums = whole.kind(name)
-            for each in fields(Counts):
+            for each in fields(FlipCounts):
                 setattr(sums, each.name, getattr(sums, each.name) + getattr(counts, each.name))
         whole.served_wrong_or_lost += tally.served_wrong_or_lost
         whole.findings += tally.findings

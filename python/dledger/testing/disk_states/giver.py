@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dledger.catalog.catalog import Catalog
-from dledger.catalog.table import MemoryTables
-from dledger.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp
-from dledger.server.image import Image
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.table import MemoryTables
+from dledger.node.snapshot.image import Image
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp
 from dledger.testing.disk_states.promise import apply_entries
 from dledger.types import NO_TERM, Position, Term
 

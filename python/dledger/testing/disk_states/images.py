@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from dledger.messages.command import CreateTopic
-from dledger.messages.entry import HEADER_SIZE, MIN_BLANK_SIZE
-from dledger.messages.membership import Membership
-from dledger.raft.install import InstallMode
-from dledger.store.install import INSTALL_FILE, INSTALL_SUFFIX
-from dledger.store.logindex import UNIT_SIZE
-from dledger.store.members import MEMBERS_FILE
-from dledger.store.memory_disk import MemoryDisk
-from dledger.store.open_parts import StoreSettings
-from dledger.store.segments import file_name
-from dledger.store.state import MARK_FILE, STATE_FILE
-from dledger.store.verify import verify_store
+from dledger.protocol.messages.catalog_commands import CreateTopic
+from dledger.protocol.messages.entry import HEADER_SIZE, MIN_BLANK_SIZE
+from dledger.protocol.messages.membership import Membership
+from dledger.raft.roles.snapshot_install import InstallMode
+from dledger.storage.log.index import UNIT_SIZE
+from dledger.storage.log.segments import file_name
+from dledger.storage.meta.hard_state import MARK_FILE, STATE_FILE
+from dledger.storage.meta.members import MEMBERS_FILE
+from dledger.storage.offline.verify import verify_store
+from dledger.storage.recovery.open_files import StoreSettings
+from dledger.storage.recovery.snapshot_install import INSTALL_FILE, INSTALL_SUFFIX
+from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states.giver import Giver
-from dledger.testing.disk_states.life import Life
+from dledger.testing.disk_states.life import StoreLife
 from dledger.testing.disk_states.model import State
 from dledger.testing.disk_states.promise import Promise
 from dledger.testing.disk_states.recording import STEP, RecordingDisk
@@ -81,7 +81,7 @@ def images() -> list[Image]:
 
 
 def _image(name: str, stop: bool) -> Image:
-    life = Life(SETTINGS, RecordingDisk(MemoryDisk(first_step=STEP)))
+    life = StoreLife(SETTINGS, RecordingDisk(MemoryDisk(first_step=STEP)))
     life.open()
     life.open_catalog()
     life.save(1, "n1")
@@ -105,7 +105,7 @@ def _image(name: str, stop: bool) -> Image:
 
 def _image_of_state(waits: bool) -> Image:
     """Another node's state in the place of a small store's, or beside it."""
-    life = Life(SMALL, RecordingDisk(MemoryDisk(first_step=STEP)))
+    life = StoreLife(SMALL, RecordingDisk(MemoryDisk(first_step=STEP)))
     life.open()
     life.open_catalog()
     life.save(1, "n1")
@@ -131,7 +131,7 @@ def _image_of_state(waits: bool) -> Image:
     return Image(name, state, life.promise, membership, 1, SMALL, waits, known)
 
 
-def _state(life: Life) -> State:
+def _state(life: StoreLife) -> State:
     """What a running system shows."""
     assert isinstance(life.disk, RecordingDisk), "lived on one"
     inner = life.disk.inner

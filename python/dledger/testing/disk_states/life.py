@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dledger.catalog.catalog import Catalog
+from dledger.catalog.state_machine import Catalog
 from dledger.errors import DiskFull
-from dledger.messages.entry import MAGIC_NOOP, MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
-from dledger.raft.install import InstallMode
-from dledger.server.checkpoint import Checkpoints
-from dledger.server.image import Unpacker
-from dledger.store.file_store import FileStore, open_settings
-from dledger.store.files import Disk
-from dledger.store.install import Staging
-from dledger.store.keeper import Keeping
-from dledger.store.open_parts import StoreSettings
-from dledger.store.segments import file_name
+from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.node.snapshot.image import Unpacker
+from dledger.protocol.messages.entry import MAGIC_NOOP, MAGIC_NORMAL, Entry, HardState, LogEnd, stamp
+from dledger.raft.roles.snapshot_install import InstallMode
+from dledger.storage.background import BackgroundState
+from dledger.storage.disk.disk import Disk
+from dledger.storage.file_store import FileStore, open_settings
+from dledger.storage.log.segments import file_name
+from dledger.storage.recovery.open_files import StoreSettings
+from dledger.storage.recovery.snapshot_install import Staging
 from dledger.testing.disk_states.checking import check_started
 from dledger.testing.disk_states.giver import Giver
 from dledger.testing.disk_states.promise import Promise, apply_entries, damaged_runs, in_common
@@ -29,12 +29,16 @@ PIECE: Final = 400
 """Bytes of a fetched state that come at once."""
 
 
-class Life:
+class StoreLife:
     """One node on one disk, over any number of processes. Every call may end in an error of the store's or in the
     death of the process; `promise` holds all the same."""
 
     def __init__(
-        self, settings: StoreSettings, disk: Disk, keeping: Keeping = Keeping.MANUAL, tell: Tell | None = None
+        self,
+        settings: StoreSettings,
+        disk: Disk,
+        keeping: BackgroundState = BackgroundState.MANUAL,
+        tell: Tell | None = None,
     ) -> None:
         """``tell`` is called with each new promise, in front of what it is about and behind it."""
         self.settings = settings
@@ -193,8 +197,8 @@ class Life:
         self.open_catalog()
 
     def fetch(self, giver: Giver, first: Entry, mode: InstallMode, catalog: bool = True) -> None:
-        """Fetch a state and commit to it, in the order of `dledger.server.states`; ``catalog`` False: only the front of
-        the log goes."""
+        """Fetch a state and commit to it, in the order of `dledger.node.snapshot.snapshots`; ``catalog`` False: only
+        the front of the log goes."""
         self.others = True
         fetched = self.stage(giver.image(first), catalog)
         head = fetched.head

@@ -20,10 +20,10 @@ from math import prod
 from pathlib import Path
 from typing import Final
 
-from dledger.store.memory_disk import MemoryDisk
-from dledger.store.memory_inode import SECTOR, Inode
+from dledger.testing.disk.memory_disk import MemoryDisk
+from dledger.testing.disk.memory_inode import SECTOR, Inode
 from dledger.testing.disk_states.pending import PendingFile
-from dledger.testing.disk_states.recording import STEP, Kind, Op
+from dledger.testing.disk_states.recording import STEP, Op, OperationType
 from dledger.testing.sim.rng import Rng
 
 DIRECTORY: Final = -1
@@ -104,23 +104,23 @@ class Model:
     def apply(self, op: Op) -> None:
         """One more operation was carried out."""
         self._reached.clear()
-        if op.kind in {Kind.MKDIR, Kind.CREATE}:
-            if op.kind is Kind.CREATE:
+        if op.kind in {OperationType.MKDIR, OperationType.CREATE}:
+            if op.kind is OperationType.CREATE:
                 self.files.append(PendingFile(self.grain))
             self._rename(Rename(op.path, op.path, op.file))
-        elif op.kind is Kind.RENAME:
+        elif op.kind is OperationType.RENAME:
             self._rename(Rename(op.path, op.target, op.file))
-        elif op.kind is Kind.UNLINK:
+        elif op.kind is OperationType.UNLINK:
             self._rename(Rename(op.path, None, op.file))
-        elif op.kind is Kind.SYNC_DIR:
+        elif op.kind is OperationType.SYNC_DIR:
             for change in [change for change in self.pending if change.path.parent == op.path]:
                 _apply(self.durable_names, change)
                 self.pending.remove(change)
-        elif op.kind is Kind.WRITE:
+        elif op.kind is OperationType.WRITE:
             self.files[op.file].write(op.offset, op.data)
-        elif op.kind is Kind.RESIZE:
+        elif op.kind is OperationType.RESIZE:
             self.files[op.file].resize(op.offset)
-        elif op.kind is Kind.SYNC:
+        elif op.kind is OperationType.SYNC:
             self.files[op.file].sync()
         else:
             self.files[op.file].rot(op.offset, op.data[0])

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from dledger.batch.header import BODY_HEADER_SIZE, Kind, decode_header
-from dledger.catalog.catalog import Catalog
-from dledger.catalog.table import MemoryTables
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import CorruptEntry
-from dledger.messages.entry import MAGIC_NORMAL, Entry
-from dledger.store.api import Identity, LogStore
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
+from dledger.protocol.wire import decode_command
+from dledger.records.body.header import BODY_HEADER_SIZE, BodyKind, decode_header
+from dledger.storage.api import Identity, LogStore
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Term
-from dledger.wire import decode_command
 
 Vote = tuple[Term, NodeId | None]
 NOT_YET: Vote = (NO_TERM, None)
@@ -178,7 +178,7 @@ def apply_entries(catalog: Catalog, entries: Sequence[Entry]) -> None:
                 header = None
         if header is None:
             catalog.apply_other(entry.index)
-        elif header.kind is Kind.DATA:
+        elif header.kind is BodyKind.DATA:
             catalog.apply_data(entry.index, entry.pos, len(entry.body), header, entry.body_crc)
         else:
             catalog.apply_command(entry.index, decode_command(entry.body[BODY_HEADER_SIZE:]))

@@ -8,15 +8,15 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from dledger.store.files import DiskFile, DiskSpace, Lock, Witness
-from dledger.store.memory_disk import MemoryDisk
+from dledger.storage.disk.disk import DiskFile, DiskSpace, Lock, Witness
+from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.types import Buffer
 
 STEP: Final = 256
 """Files of these disks get their blocks in steps, as long ones do on a real disk."""
 
 
-class Kind(Enum):
+class OperationType(Enum):
     """What an operation does."""
 
     MKDIR = "mkdir"
@@ -36,7 +36,7 @@ class Kind(Enum):
 class Op:
     """One operation. ``file`` numbers the files in the order of their creation: names come and go."""
 
-    kind: Kind
+    kind: OperationType
     path: Path
     file: int = -1
     offset: int = 0
@@ -47,15 +47,16 @@ class Op:
 
     def __str__(self) -> str:
         what = f"{self.kind.value} {self.path.name}"
-        if self.kind is Kind.WRITE:
+        if self.kind is OperationType.WRITE:
             return f"{what} {len(self.data)} bytes at {self.offset}"
-        if self.kind is Kind.RESIZE:
+        if self.kind is OperationType.RESIZE:
             return f"{what} to {self.offset} bytes"
         return f"{what} -> {self.target.name}" if self.target else what
 
 
 class RecordingDisk:
-    """See `dledger.store.files.Disk`. Operations are carried out on ``inner`` and noted in `ops` when they succeed."""
+    """See `dledger.storage.disk.disk.Disk`. Operations are carried out on ``inner`` and noted in `ops` when they
+    succeed."""
 
     def __init__(self, inner: MemoryDisk) -> None:
         self.inner = inner
@@ -75,7 +76,7 @@ class RecordingDisk:
         file = self.inner.open(path, create)
         if fresh:
             self._numbers[path] = self._made
-            self.note(Op(Kind.CREATE, path, self._made))
+            self.note(Op(OperationType.CREATE, path, self._made))
             self._made += 1
         return RecordingFile(self, file, self._numbers[path])
 
@@ -86,7 +87,7 @@ class RecordingDisk:
         missing = [part for part in (path, *path.parents) if part != part.parent and not self.inner.exists(part)]
         self.inner.mkdir(path)
         for part in reversed(missing):
-            self.note(Op(Kind.MKDIR, part))
+            self.note(Op(OperationType.MKDIR, part))
 
     def listdir(self, path: Path) -> list[str]:
         return self.inner.listdir(path)
@@ -97,15 +98,15 @@ class RecordingDisk:
     def rename(self, source: Path, target: Path) -> None:
         self.inner.rename(source, target)
         number = self._numbers[target] = self._numbers.pop(source)
-        self.note(Op(Kind.RENAME, source, number, target=target))
+        self.note(Op(OperationType.RENAME, source, number, target=target))
 
     def unlink(self, path: Path) -> None:
         self.inner.unlink(path)
-        self.note(Op(Kind.UNLINK, path, self._numbers.pop(path)))
+        self.note(Op(OperationType.UNLINK, path, self._numbers.pop(path)))
 
     def fsync_dir(self, path: Path) -> None:
         self.inner.fsync_dir(path)
-        self.note(Op(Kind.SYNC_DIR, path))
+        self.note(Op(OperationType.SYNC_DIR, path))
 
     def mtime_ms(self, path: Path) -> int:
         return self.inner.mtime_ms(path)
@@ -132,7 +133,7 @@ class RecordingDisk:
     def rot(self, path: Path, offset: int, mask: int) -> None:
         """Change one byte that is at rest."""
         self.inner.flip(path, offset, mask)
-        self.note(Op(Kind.ROT, path, self._numbers[path], offset, bytes([mask])))
+        self.note(Op(OperationType.ROT, path, self._numbers[path], offset, bytes([mask])))
 
 
 class RecordingFile:
@@ -150,21 +151,21 @@ class RecordingFile:
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
         data = b"".join(buffers)
         self._inner.pwritev([data], offset)
-        self._note(Kind.WRITE, offset, data)
+        self._note(OperationType.WRITE, offset, data)
 
     def fdatasync(self) -> None:
         self._inner.fdatasync()
-        self._note(Kind.SYNC)
+        self._note(OperationType.SYNC)
 
     def truncate(self, size: int) -> None:
         self._inner.truncate(size)
-        self._note(Kind.RESIZE, size)
+        self._note(OperationType.RESIZE, size)
 
     def fallocate(self, size: int, begin: int = 0) -> None:
         before = self._inner.size()
         self._inner.fallocate(size, begin)
         if self._inner.size() != before:  # else it is about blocks, not about bytes
-            self._note(Kind.RESIZE, size)
+            self._note(OperationType.RESIZE, size)
 
     def size(self) -> int:
         return self._inner.size()
@@ -172,5 +173,5 @@ class RecordingFile:
     def next_data(self, offset: int) -> int | None:
         return self._inner.next_data(offset)
 
-    def _note(self, kind: Kind, offset: int = 0, data: bytes = b"") -> None:
+    def _note(self, kind: OperationType, offset: int = 0, data: bytes = b"") -> None:
         self._disk.note(Op(kind, self.path, self._number, offset, data))

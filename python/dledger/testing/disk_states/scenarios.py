@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger.batch.header import BodyHeader, Kind, encode_header
-from dledger.messages.command import Command, CreateTopic, DeleteTopic, InitProducer
-from dledger.raft.install import InstallMode
-from dledger.store.install import INSTALL_FILE
-from dledger.store.keeper import Keeping
-from dledger.store.memory_inode import SECTOR
-from dledger.store.open_parts import StoreSettings
+from dledger.protocol.messages.catalog_commands import Command, CreateTopic, DeleteTopic, InitProducer
+from dledger.protocol.wire import encode_command
+from dledger.raft.roles.snapshot_install import InstallMode
+from dledger.records.body.header import BodyHeader, BodyKind, encode_header
+from dledger.storage.background import BackgroundState
+from dledger.storage.recovery.open_files import StoreSettings
+from dledger.storage.recovery.snapshot_install import INSTALL_FILE
+from dledger.testing.disk.memory_inode import SECTOR
 from dledger.testing.disk_states.giver import Giver
-from dledger.testing.disk_states.life import Life
+from dledger.testing.disk_states.life import StoreLife
 from dledger.testing.disk_states.recording import RecordingDisk
 from dledger.types import NodeId
-from dledger.wire import encode_command
 
 PAGE: Final = 4096
 ROOT: Final = Path("/disk/group/n0")
@@ -47,20 +47,20 @@ class Scenario:
     """One script."""
 
     name: str
-    run: Callable[[Life], None]
+    run: Callable[[StoreLife], None]
     settings: StoreSettings = SMALL
     grain: int = SECTOR
-    keeping: Keeping = Keeping.MANUAL
+    keeping: BackgroundState = BackgroundState.MANUAL
     record: str = ""
     """A record that tells a start what to do: the script is crashed in every way there is, and its process also killed
     behind each write to the file of that name, before it is synced, to crash the start that goes by it."""
 
-    def life(self, disk: RecordingDisk, tell: Callable[..., None]) -> Life:
+    def life(self, disk: RecordingDisk, tell: Callable[..., None]) -> StoreLife:
         """A node that can live it."""
-        return Life(self.settings, disk, self.keeping, tell)
+        return StoreLife(self.settings, disk, self.keeping, tell)
 
 
-def afterwards(life: Life) -> None:
+def afterwards(life: StoreLife) -> None:
     """What a node does that was started again: a little of everything."""
     life.open()
     life.follow()
@@ -75,7 +75,7 @@ def afterwards(life: Life) -> None:
     life.sync()
 
 
-def group_commit(life: Life) -> None:
+def group_commit(life: StoreLife) -> None:
     """Several appends to a sync, several syncs to a round of housekeeping, over the ends of files of both kinds."""
     life.open()
     life.save(1)
@@ -94,7 +94,7 @@ def group_commit(life: Life) -> None:
     life.append([200, 0, 1])
 
 
-def rolls(life: Life) -> None:
+def rolls(life: StoreLife) -> None:
     """Entries that leave no, the least and a little more padding behind them; empty bodies; one entry a file."""
     life.open()
     life.save(1, "n0")
@@ -108,7 +108,7 @@ def rolls(life: Life) -> None:
     life.sync()
 
 
-def truncations(life: Life) -> None:
+def truncations(life: StoreLife) -> None:
     """Cuts within a file, over three files, to the start; synced and unsynced tails; other entries in their place."""
     life.open()
     life.save(1, "n1")
@@ -132,7 +132,7 @@ def truncations(life: Life) -> None:
     life.truncate(5)
 
 
-def truncation_to_the_start(life: Life) -> None:
+def truncation_to_the_start(life: StoreLife) -> None:
     """Nothing was committed yet, and nothing stays."""
     life.open()
     life.save(1, "n1")
@@ -147,7 +147,7 @@ def truncation_to_the_start(life: Life) -> None:
     life.sync()
 
 
-def votes(life: Life) -> None:
+def votes(life: StoreLife) -> None:
     """Terms and votes one after the other, with and without commit marks, between appends."""
     life.open()
     for term in range(1, 8):
@@ -163,7 +163,7 @@ def votes(life: Life) -> None:
     life.save(9, "n1")
 
 
-def restarts(life: Life) -> None:
+def restarts(life: StoreLife) -> None:
     """Orderly stops, each followed by more."""
     for term in range(1, 4):
         life.open()
@@ -177,16 +177,16 @@ def restarts(life: Life) -> None:
 
 def command(order: Command) -> bytes:
     """The body of an entry that says so."""
-    return encode_header(BodyHeader(Kind.COMMAND)) + encode_command(order)
+    return encode_header(BodyHeader(BodyKind.COMMAND)) + encode_command(order)
 
 
 def batch(topic_id: int, count: int, size: int, producer_id: int = 0, sequence: int = 0) -> bytes:
     """The body of an entry with so many records. No store and no catalog looks behind the header."""
-    header = BodyHeader(Kind.DATA, topic_id, 0, count, 5, 9, producer_id, 0, sequence)
+    header = BodyHeader(BodyKind.DATA, topic_id, 0, count, 5, 9, producer_id, 0, sequence)
     return encode_header(header) + bytes((topic_id * 3 + count + n) % 250 + 1 for n in range(size))
 
 
-def checkpoints(life: Life) -> None:
+def checkpoints(life: StoreLife) -> None:
     """Catalogs saved between appends, topics that come and go, a restart from the middle one."""
     life.open()
     life.open_catalog()
@@ -217,7 +217,7 @@ def checkpoints(life: Life) -> None:
     life.checkpoint()
 
 
-def retention(life: Life) -> None:
+def retention(life: StoreLife) -> None:
     """Files that go from the front, once the catalog is saved; appends and cuts behind them."""
     life.open()
     life.open_catalog()
@@ -239,7 +239,7 @@ def retention(life: Life) -> None:
     life.retain(life.promise.checkpoint)
 
 
-def repair(life: Life) -> None:
+def repair(life: StoreLife) -> None:
     """Entries that rot at rest in the first, a middle and the last place, and are repaired, while others come."""
     life.open()
     life.save(1, "n0")
@@ -257,7 +257,7 @@ def repair(life: Life) -> None:
             life.close()
 
 
-def rot_behind_a_kill(life: Life) -> None:
+def rot_behind_a_kill(life: StoreLife) -> None:
     """Damage in the part of the log that the next start reads anyway: durable, committed and not, and never synced."""
     life.open()
     life.save(1, "n0")
@@ -279,12 +279,12 @@ def rot_behind_a_kill(life: Life) -> None:
     life.repair(4)
 
 
-def started_again(life: Life) -> None:
+def started_again(life: StoreLife) -> None:
     """Nothing but the start."""
     life.open()
 
 
-def _fill(life: Life, runs: int) -> None:
+def _fill(life: StoreLife, runs: int) -> None:
     """A log of up to four files and a saved catalog, each as small as it can be, and one entry that is not synced: few
     enough changes at a time that every state that a crash may leave can be looked at."""
     life.open()
@@ -302,7 +302,7 @@ def _fill(life: Life, runs: int) -> None:
     life.append_bodies([batch(1, 2, 20)])
 
 
-def front_taken_over(life: Life) -> None:
+def front_taken_over(life: StoreLife) -> None:
     """An entry rots of which nobody has a copy any more, but all that it meant is in the catalog."""
     _fill(life, 3)
     life.rot(2, 60)
@@ -313,7 +313,7 @@ def front_taken_over(life: Life) -> None:
     life.sync()
 
 
-def state_taken_over(life: Life) -> None:
+def state_taken_over(life: StoreLife) -> None:
     """The catalog is another one from then on, and ahead of the log, which stays."""
     _fill(life, 3)
     giver = Giver(life.settings.segment_bytes, life.log)
@@ -323,7 +323,7 @@ def state_taken_over(life: Life) -> None:
     life.sync()
 
 
-def log_replaced(life: Life) -> None:
+def log_replaced(life: StoreLife) -> None:
     """A log that went another way, and further, gives its place to one that begins with a single entry; the front of
     that one goes while the catalog is still ahead of it; and then all of it, because the node was left behind."""
     _fill(life, 1)
@@ -345,11 +345,11 @@ def log_replaced(life: Life) -> None:
 
 SCENARIOS: Final = (
     Scenario("group commit", group_commit),
-    Scenario("group commit, housekeeping at once", group_commit, keeping=Keeping.INLINE),
+    Scenario("group commit, housekeeping at once", group_commit, keeping=BackgroundState.INLINE),
     Scenario("group commit, sectors of larger files", group_commit, PAGES),
     Scenario("group commit, pages", group_commit, PAGES, PAGE),
     Scenario("rolls", rolls),
-    Scenario("rolls, housekeeping at once", rolls, keeping=Keeping.INLINE),
+    Scenario("rolls, housekeeping at once", rolls, keeping=BackgroundState.INLINE),
     Scenario("truncations", truncations),
     Scenario("truncations, pages", truncations, PAGES, PAGE),
     Scenario("truncation to the start", truncation_to_the_start),

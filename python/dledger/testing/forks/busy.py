@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dledger.client import Client
-from dledger.client.pool import shared_client
+from dledger.client.blocking.pool import shared_client
 from dledger.embedded import EmbeddedGroup, connect_path
 from dledger.embedded.home import Home
 from dledger.testing.interrupts.book import TAKEN, Book

@@ -18,7 +18,7 @@ from random import Random
 from typing import IO, Any, Final
 
 from dledger.client import Client
-from dledger.client.results import Appended
+from dledger.client.protocol.results import Appended
 from dledger.embedded import EmbeddedGroup
 from dledger.embedded.home import LOCK_FILE
 from dledger.testing.forks.busy import Busy

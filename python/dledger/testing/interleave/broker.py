@@ -12,10 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from dledger.broker import follow
-from dledger.broker.files import close_all
-from dledger.broker.mapped_files import MappedFileQueue
 from dledger.errors import OffsetOutOfRange
+from dledger.rocketmq.ha import follower as follow
+from dledger.rocketmq.store.files import close_all
+from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.testing.disk_states.promise import require
 from dledger.testing.interleave.node import Loop
 from dledger.testing.interleave.scenarios import LOG, Run, Scenario
@@ -99,7 +99,7 @@ class Files:
 
     @property
     def sound_offset(self) -> int:
-        """All bytes are sound here; see `dledger.broker.checked_log`."""
+        """All bytes are sound here; see `dledger.rocketmq.ha.checked_log`."""
         return self.queue.max_offset
 
     def append(self, size: int) -> None:

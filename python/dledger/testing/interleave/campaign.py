@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 from dledger.testing.interleave.broker import BROKER_SCENARIOS
 from dledger.testing.interleave.node import NODE_SCENARIOS
 from dledger.testing.interleave.scenarios import SCENARIOS, Scenario
-from dledger.testing.interleave.schedule import Bench, Outcome, bench
+from dledger.testing.interleave.schedule import Bench, ScheduleOutcome, bench
 from dledger.testing.interleave.shrink import shrunk, story
 from dledger.testing.interleave.starts import PROGRAM_SCENARIOS
 from dledger.testing.interleave.tiny import TINY, every_schedule
@@ -34,7 +34,7 @@ class Tally:
     red: int = 0
     seconds: float = 0.0
 
-    def count(self, found: Outcome) -> None:
+    def count(self, found: ScheduleOutcome) -> None:
         self.schedules += 1
         self.steps += found.steps
         self.ended += found.kind == "crashed"
@@ -56,7 +56,7 @@ def named(name: str) -> Scenario:
 
 def schedules(
     runner: Bench, scenarios: Sequence[Scenario], count: int, seed: int = 1
-) -> Iterator[tuple[Scenario, Outcome]]:
+) -> Iterator[tuple[Scenario, ScheduleOutcome]]:
     """``count`` schedules, one of each scenario with the first seed, then one of each with the next one."""
     for number in range(count):
         scenario = scenarios[number % len(scenarios)]
@@ -102,10 +102,10 @@ def _summary(
     )
 
 
-def first_red(count: int, seed: int = 1, module: str = "") -> tuple[int, Outcome | None]:
+def first_red(count: int, seed: int = 1, module: str = "") -> tuple[int, ScheduleOutcome | None]:
     """How many schedules it takes until one is red, and that one; None: none of so many is. ``module``: where something
     may be wrong; scenarios that never come there are left out."""
-    scenarios = {"broker": BROKER_SCENARIOS, "embedded": PROGRAM_SCENARIOS}.get(module.partition(".")[0], STORE)
+    scenarios = {"rocketmq": BROKER_SCENARIOS, "embedded": PROGRAM_SCENARIOS}.get(module.partition(".")[0], STORE)
     with bench() as runner:
         for number, (_, found) in enumerate(schedules(runner, scenarios, count, seed), 1):
             if found.problem:

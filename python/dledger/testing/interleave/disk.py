@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dledger.store.files import DiskFile
-from dledger.store.memory_disk import Failure, MemoryDisk, MemoryFile, ProcessKilled
-from dledger.store.memory_inode import Inode
+from dledger.storage.disk.disk import DiskFile
+from dledger.testing.disk.memory_disk import Failure, MemoryDisk, MemoryFile, ProcessKilled
+from dledger.testing.disk.memory_inode import Inode
 from dledger.testing.interleave.scheduler import Scheduler
 from dledger.types import Buffer
 
@@ -55,7 +55,7 @@ class Style:
 
 
 class SwitchingDisk(MemoryDisk):
-    """See `dledger.store.files.Disk`. Without a scheduler it is a `MemoryDisk`."""
+    """See `dledger.storage.disk.disk.Disk`. Without a scheduler it is a `MemoryDisk`."""
 
     def __init__(self, image: Image, style: Style) -> None:
         super().__init__(first_step=FIRST_STEP)

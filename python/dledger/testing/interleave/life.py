@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dledger.catalog.catalog import Catalog
+from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, OffsetOutOfRange
-from dledger.messages.entry import Entry, HardState
-from dledger.server.checkpoint import Checkpoints
-from dledger.store.file_store import FileStore
-from dledger.store.keeper import Keeping
-from dledger.store.logindex import UNIT_SIZE
-from dledger.store.open_parts import StoreSettings
-from dledger.store.segments import file_name
-from dledger.testing.disk_states.life import Life
+from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.protocol.messages.entry import Entry, HardState
+from dledger.storage.background import BackgroundState
+from dledger.storage.file_store import FileStore
+from dledger.storage.log.index import UNIT_SIZE
+from dledger.storage.log.segments import file_name
+from dledger.storage.recovery.open_files import StoreSettings
+from dledger.testing.disk_states.life import StoreLife
 from dledger.testing.disk_states.promise import BrokenPromise, Promise, entry_bytes, require
 from dledger.testing.interleave.disk import SwitchingDisk
 from dledger.types import Index, NodeId, Term
 
 
-class SharedLife(Life):
-    """As `Life`, of which one thread at a time writes the log and saves the hard state, and others do all the rest."""
+class SharedLife(StoreLife):
+    """As `StoreLife`, of which one thread at a time writes the log and saves the hard state, and others do all the
+    rest."""
 
     def __init__(self, settings: StoreSettings, disk: SwitchingDisk, promise: Promise, committed: Index) -> None:
-        super().__init__(settings, disk, Keeping.MANUAL)
+        super().__init__(settings, disk, BackgroundState.MANUAL)
         self.promise = promise
         self.cuts = 0
         """Truncations that were begun."""
@@ -99,7 +100,7 @@ class SharedLife(Life):
     # --- the thread that writes -------------------------------------------------------------------------------------
 
     def save(self, term: int, vote: str = "") -> None:
-        """As `Life.save`, beside syncs: the commit mark that it saves is at least what was durable before."""
+        """As `StoreLife.save`, beside syncs: the commit mark that it saves is at least what was durable before."""
         state = HardState(Term(term), NodeId(vote) if vote else None, self._committed)
         new = (state.term, state.voted_for)
         commit = Index(min(self._committed, self.promise.durable))
@@ -108,7 +109,7 @@ class SharedLife(Life):
         self._say(replace(self.promise, votes=(new,), commit=max(commit, self.promise.commit)))
 
     def truncate(self, after: int) -> None:
-        """As `Life.truncate`; damage that is cut is gone."""
+        """As `StoreLife.truncate`; damage that is cut is gone."""
         self.begin_cut(after)
         self.store.truncate(Index(after))
         self.all_cut()

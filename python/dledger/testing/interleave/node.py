@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from dledger.errors import CorruptEntry
-from dledger.messages.entry import Entry, HardState, LogEnd, stamp
-from dledger.server.disk import Flusher
-from dledger.store.keeper import Keeping
+from dledger.node.loop.log_writer import LogWriter
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
+from dledger.storage.background import BackgroundState
 from dledger.testing.disk_states.promise import require
 from dledger.testing.interleave.scenarios import LOG, Run, Scenario
 from dledger.testing.interleave.scheduler import Scheduler
@@ -58,7 +58,7 @@ class Node:
         self._asked: list[int] = []
         """Cuts that were asked for and are not told done."""
         loop = Loop(run.scheduler, [partial(call, self) for call in calls])
-        self.flusher = Flusher(
+        self.flusher = LogWriter(
             self.life.store, loop, self._durable, self._truncated, self._failed,  # type: ignore[arg-type]
             on_cut_waits=self._cut_waits, environment=SwitchedEnvironment(run.scheduler),
         )  # fmt: skip
@@ -170,6 +170,6 @@ def following(run: Run) -> None:
 
 
 NODE_SCENARIOS = (
-    Scenario("flusher", LOG, flushing, keeping=Keeping.THREAD),
-    Scenario("flusher of a follower", LOG, following, keeping=Keeping.THREAD),
+    Scenario("flusher", LOG, flushing, keeping=BackgroundState.THREAD),
+    Scenario("flusher of a follower", LOG, following, keeping=BackgroundState.THREAD),
 )

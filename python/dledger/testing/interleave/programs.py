@@ -29,7 +29,7 @@ from dledger.embedded.home import Home, PidFile
 from dledger.embedded.spawning import Killed
 from dledger.errors import DLedgerError, PortInUse
 from dledger.net.address import split_address
-from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.interleave.scheduler import Scheduler, Thread
 from dledger.testing.sim.rng import Rng
 from dledger.types import NodeId

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from dledger.store.memory_inode import Inode
-from dledger.store.tables import CRC_BYTES, HEADER_BYTES, TableFiles, pack_rows
+from dledger.storage.meta.tables import CRC_BYTES, HEADER_BYTES, TableFiles, pack_rows
+from dledger.testing.disk.memory_inode import Inode
 from dledger.testing.disk_states.promise import require
 from dledger.testing.interleave.disk import SwitchingDisk
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from dledger.messages.command import CreateTopic, DeleteTopic
-from dledger.store.keeper import Keeping
-from dledger.store.open_parts import StoreSettings
-from dledger.testing.disk_states.life import Life
+from dledger.protocol.messages.catalog_commands import CreateTopic, DeleteTopic
+from dledger.storage.background import BackgroundState
+from dledger.storage.recovery.open_files import StoreSettings
+from dledger.testing.disk_states.life import StoreLife
 from dledger.testing.disk_states.scenarios import RETAINED, SMALL, batch, command
 from dledger.testing.interleave.disk import CHANGES, SwitchingDisk
 from dledger.testing.interleave.life import SharedLife
@@ -84,10 +84,10 @@ class Scenario:
     store's housekeeping is one of them."""
 
     name: str
-    prepare: Callable[[Life], None]
+    prepare: Callable[[StoreLife], None]
     start: Callable[[Run], None]
     settings: StoreSettings = SMALL
-    keeping: Keeping = Keeping.MANUAL
+    keeping: BackgroundState = BackgroundState.MANUAL
     catalog: bool = False
     index_synced: bool = False
     """With every settled mark, not only behind many bytes."""
@@ -99,10 +99,10 @@ class Scenario:
     """So many of them come before any that matters."""
 
 
-def _entries(*sizes: int) -> Callable[[Life], None]:
+def _entries(*sizes: int) -> Callable[[StoreLife], None]:
     """A log with entries of term 1, the first of them committed."""
 
-    def prepare(life: Life) -> None:
+    def prepare(life: StoreLife) -> None:
         life.open()
         life.save(1, "n0")
         life.append(list(sizes))
@@ -182,7 +182,7 @@ def readers(run: Run) -> None:
     run.thread("writer", *run.appends(1), run.cut(rng.between(2, 4)), *run.appends(2), life.sync)
 
 
-def five_files(life: Life) -> None:
+def five_files(life: StoreLife) -> None:
     life.open()
     life.save(1, "n0")
     life.append([400, 300, 600, 500, 200, 700, 100, 500, 300])
@@ -243,7 +243,7 @@ def scrubs(run: Run) -> None:
     run.thread("keeper", *run.times(life.keep, 2))
 
 
-def _catalog(life: Life) -> None:
+def _catalog(life: StoreLife) -> None:
     life.open()
     life.open_catalog()
     life.save(1, "n0")

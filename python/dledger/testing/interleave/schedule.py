@@ -9,14 +9,16 @@ from functools import cache
 from typing import Final
 
 from dledger.errors import DLedgerError
-from dledger.server.checkpoint import Checkpoints
-from dledger.store import file_store, segments, tables
-from dledger.store.coverage import FOUND
-from dledger.store.file_store import open_settings
-from dledger.store.keeper import Keeping
-from dledger.store.memory_disk import MemoryDisk
+from dledger.node.snapshot.checkpoint import Checkpoints
+from dledger.storage import file_store
+from dledger.storage.background import BackgroundState
+from dledger.storage.file_store import open_settings
+from dledger.storage.log import segments
+from dledger.storage.meta import tables
+from dledger.testing.disk.coverage import FOUND
+from dledger.testing.disk.memory_disk import MemoryDisk
 from dledger.testing.disk_states.checking import check_start, check_started
-from dledger.testing.disk_states.life import Life
+from dledger.testing.disk_states.life import StoreLife
 from dledger.testing.disk_states.promise import BrokenPromise, NotStarted, Promise, check_catalog, read_log, require
 from dledger.testing.greenlets import other_threading
 from dledger.testing.interleave.disk import CHANGES, UNDER_WAY, Image, Style, SwitchingDisk
@@ -36,7 +38,7 @@ WHOLE_CHECK: Final = 120_000
 
 
 @dataclass(slots=True)
-class Outcome:
+class ScheduleOutcome:
     """How a schedule ended; ``problem`` is empty when everything held."""
 
     scenario: str
@@ -75,7 +77,7 @@ class Bench:
             known = self._steps[scenario.name] = max(runs)
         return known
 
-    def run_seed(self, scenario: Scenario, seed: int, traced: bool = False) -> Outcome:
+    def run_seed(self, scenario: Scenario, seed: int, traced: bool = False) -> ScheduleOutcome:
         """The schedule that this seed gives."""
         rng = Rng(seed).fork("schedule")
         steps = self.steps_of(scenario)
@@ -91,7 +93,9 @@ class Bench:
             strategy = Chance(rng, rng.pick((1, 3, 10)))
         return self.run(scenario, seed, strategy, crash_at, traced)
 
-    def run(self, scenario: Scenario, seed: int, strategy: Strategy, crash_at: int, traced: bool = False) -> Outcome:
+    def run(
+        self, scenario: Scenario, seed: int, strategy: Strategy, crash_at: int, traced: bool = False
+    ) -> ScheduleOutcome:
         """One schedule. The seed says what the threads do, and what a power cut leaves."""
         rng = Rng(seed).fork("threads")
         files = prepared(scenario)
@@ -124,7 +128,7 @@ class Bench:
         if FOUND:  # also where a thread has swallowed the error
             problem, kind = problem or FOUND[0], kind if problem else "Uncovered"
             FOUND.clear()
-        return Outcome(scenario.name, seed, problem, kind, scheduler.step, crash_at, scheduler.decisions,
+        return ScheduleOutcome(scenario.name, seed, problem, kind, scheduler.step, crash_at, scheduler.decisions,
                        scheduler.trace)  # fmt: skip
 
     def _end(self, scenario: Scenario, run: Run, disk: SwitchingDisk, rng: Rng, end: End) -> None:
@@ -147,7 +151,7 @@ class Bench:
             check_start(scenario.settings, disk, promise)
             return
         try:
-            store = open_settings(scenario.settings, disk, Keeping.MANUAL)
+            store = open_settings(scenario.settings, disk, BackgroundState.MANUAL)
             found_then = check_started(store, promise)
             require(not any("missing" in note for note in store.recovery.notes), f"notes: {store.recovery.notes}")
             for look in run.at_start:
@@ -200,9 +204,9 @@ def bench() -> Iterator[Bench]:
 def prepared(scenario: Scenario) -> Prepared:
     """The files that each schedule of a scenario begins with."""
     disk = MemoryDisk()
-    life = Life(scenario.settings, disk)
+    life = StoreLife(scenario.settings, disk)
     scenario.prepare(life)
     return Prepared(Image.of(disk), life.promise, Index(max(life.promise.commit, 0)))
 
 
-__all__ = ["Bench", "BrokenPromise", "Outcome", "bench", "prepared"]
+__all__ = ["Bench", "BrokenPromise", "ScheduleOutcome", "bench", "prepared"]

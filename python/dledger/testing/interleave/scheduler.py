@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
 
-from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.greenlets import Greenlet, current_greenlet, new_greenlet
 
 NEVER: Final = 1 << 60

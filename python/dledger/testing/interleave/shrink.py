@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.testing.interleave.scenarios import Scenario
-from dledger.testing.interleave.schedule import Bench, Outcome
+from dledger.testing.interleave.schedule import Bench, ScheduleOutcome
 from dledger.testing.interleave.scheduler import NEVER
 from dledger.testing.interleave.strategies import Replay
 
 MOST_RUNS: Final = 400
 
 
-def shrunk(bench: Bench, scenario: Scenario, found: Outcome) -> Outcome:
+def shrunk(bench: Bench, scenario: Scenario, found: ScheduleOutcome) -> ScheduleOutcome:
     """The same kind of problem with fewer decisions, and the steps that lead to it."""
     decisions, crash_at, runs = found.decisions, found.crash_at, 0
 
@@ -36,7 +36,7 @@ def shrunk(bench: Bench, scenario: Scenario, found: Outcome) -> Outcome:
     return bench.run(scenario, found.seed, Replay(dict(decisions)), crash_at, traced=True)
 
 
-def story(found: Outcome) -> str:
+def story(found: ScheduleOutcome) -> str:
     """The steps of a schedule, those of a thread that go on without a switch as one block."""
     lines = [f"{found.scenario}, seed {found.seed}: {found.problem}"]
     if found.crash_at != NEVER:

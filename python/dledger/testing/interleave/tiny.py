@@ -8,7 +8,7 @@ from typing import Final
 from dledger.testing.disk_states.scenarios import RETAINED
 from dledger.testing.interleave.disk import READS
 from dledger.testing.interleave.scenarios import LOG, Run, Scenario, five_files, table
-from dledger.testing.interleave.schedule import Bench, Outcome
+from dledger.testing.interleave.schedule import Bench, ScheduleOutcome
 from dledger.testing.interleave.scheduler import NEVER
 from dledger.testing.interleave.strategies import Exhaustive
 from dledger.types import Index
@@ -84,7 +84,7 @@ TINY: Final = (
 )
 
 
-def every_schedule(bench: Bench, scenario: Scenario, preemptions: int, seed: int = 0) -> Iterator[Outcome]:
+def every_schedule(bench: Bench, scenario: Scenario, preemptions: int, seed: int = 0) -> Iterator[ScheduleOutcome]:
     """All schedules with no more preemptions than that, each to its end."""
     strategy = Exhaustive(preemptions)
     more = True

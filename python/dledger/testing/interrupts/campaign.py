@@ -26,7 +26,7 @@ HANG_S: Final = 120.0
 PROBLEMS: Final = 20
 
 
-class Outcome(NamedTuple):
+class RoundOutcome(NamedTuple):
     """Of a round.
 
     Attributes:
@@ -41,10 +41,10 @@ class Outcome(NamedTuple):
     seconds: int
 
 
-class Kind:
+class ClientKind:
     """A client, and its kind of round."""
 
-    def __init__(self, prefix: str, play: Callable[[Servers, str, Random, Iterator[str]], Outcome]) -> None:
+    def __init__(self, prefix: str, play: Callable[[Servers, str, Random, Iterator[str]], RoundOutcome]) -> None:
         self.prefix = prefix
         self.round = play
         self.others = cycle(OTHERS)
@@ -62,7 +62,7 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
     asked: Counter[str] = Counter()
     fired: Counter[str] = Counter()
     rounds = records = seconds = 0
-    kinds = (Kind("asyncio ", _cancelled), Kind("", _interrupted))
+    kinds = (ClientKind("asyncio ", _cancelled), ClientKind("", _interrupted))
     with (
         EmbeddedGroup(folder / "topics", replicas=1) as group,
         EmbeddedGroup(folder / "messages", replicas=1, commit_log="rocketmq") as broker,
@@ -100,15 +100,15 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
     )
 
 
-def _interrupted(servers: Servers, topic: str, dice: Random, others: Iterator[str]) -> Outcome:
+def _interrupted(servers: Servers, topic: str, dice: Random, others: Iterator[str]) -> RoundOutcome:
     with Injector(dice) as injector:
         one = Round(servers, topic, dice, injector, others)
         one.run()
     one.book.problems += injector.problems
-    return Outcome(one.book, one.messages, injector.asked, injector.fired, injector.seconds)
+    return RoundOutcome(one.book, one.messages, injector.asked, injector.fired, injector.seconds)
 
 
-def _cancelled(servers: Servers, topic: str, dice: Random, others: Iterator[str]) -> Outcome:
+def _cancelled(servers: Servers, topic: str, dice: Random, others: Iterator[str]) -> RoundOutcome:
     canceller = Canceller(dice)
 
     async def work() -> AsyncRound:
@@ -118,4 +118,4 @@ def _cancelled(servers: Servers, topic: str, dice: Random, others: Iterator[str]
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         one = runner.run(work())
-    return Outcome(one.book, one.messages, canceller.asked, canceller.fired, canceller.seconds)
+    return RoundOutcome(one.book, one.messages, canceller.asked, canceller.fired, canceller.seconds)

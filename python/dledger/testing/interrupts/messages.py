@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from dledger.client import Client
-from dledger.client.messages import GetMessageResult, PutMessageResult
-from dledger.client.results import Appended
-from dledger.rocketmq.message import Message
+from dledger.client.protocol.messages import GetMessageResult, PutMessageResult
+from dledger.client.protocol.results import Appended
+from dledger.rocketmq.format.message import Message
 from dledger.testing.interrupts.book import TAKEN, Book
 
 Asked = tuple[str, Callable[[], Any], Callable[[Any], None]]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dledger.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
-from dledger.rocketmq.append_hook import read_stored
-from dledger.rocketmq.message import Message, Transaction, decode_message
-from dledger.rocketmq.properties import keys_of, tags_code
-from dledger.server.dispatched import Dispatched
+from dledger.node.rocketmq.dispatched import Dispatched
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
+from dledger.rocketmq.format.append_hook import read_stored
+from dledger.rocketmq.format.message import Message, Transaction, decode_message
+from dledger.rocketmq.format.properties import keys_of, tags_code
 from dledger.testing.invariants.broken import Broken
 
 Queue = tuple[str, int]

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 from dledger.testing.invariants.broken import Broken
-from dledger.testing.invariants.view import Memory, View
+from dledger.testing.invariants.view import Memory, NodeView
 
 
 class Retention:
@@ -33,7 +33,7 @@ class Retention:
             self._written_ms.append(now_ms)
 
     def retained(
-        self, view: View, begin: int, views: Mapping[str, View], memories: Mapping[str, Memory], now_ms: int,
+        self, view: NodeView, begin: int, views: Mapping[str, NodeView], memories: Mapping[str, Memory], now_ms: int,
         *, is_tight: bool,
     ) -> None:  # fmt: skip
         """The entries before ``begin`` have gone. ``is_tight``: the disk was at disk_warn_ratio then."""
@@ -73,7 +73,7 @@ class Retention:
         return self._written_ms[at] if at < len(self._last) else now_ms
 
 
-def is_tight(view: View) -> bool:
+def is_tight(view: NodeView) -> bool:
     """Whether the node's disk is at disk_warn_ratio or above, as far as one can tell without asking it."""
     disk, node = view.server._disk, view.server.node
     free, total = getattr(disk, "free", 1), getattr(disk, "total", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from dledger.messages.entry import Entry
+from dledger.protocol.messages.entry import Entry
 from dledger.testing.invariants.broken import Broken
 from dledger.types import NO_INDEX, NO_TERM, Term
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.messages.membership import Membership
-from dledger.raft.log import RaftLog
-from dledger.raft.machine import Machine
+from dledger.protocol.messages.membership import Membership
+from dledger.raft.member_state import Machine
+from dledger.raft.state.log import RaftLog
 from dledger.testing.invariants.truth import Terms
 from dledger.types import NO_INDEX, NO_TERM, NodeId, Role
 
 if TYPE_CHECKING:
-    from dledger.server.node import NodeServer
+    from dledger.node.node import NodeServer
 
 
 class Memory:
@@ -37,7 +37,7 @@ class Memory:
         self.begin = 0
 
 
-class View:
+class NodeView:
     """One life of a node: its parts, and the values of its fields when they were last looked at."""
 
     __slots__ = (
@@ -80,4 +80,4 @@ class View:
         return self.name
 
 
-__all__ = ["Memory", "View"]
+__all__ = ["Memory", "NodeView"]

@@ -21,7 +21,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from dledger.testing.checkers.history import NEVER, Kind, Operation, Outcome, in_pieces
+from dledger.testing.checkers.history import NEVER, Operation, OperationKind, OperationOutcome, in_pieces
 from dledger.testing.checkers.places import WRITES, is_fresh_end, offsets_of
 
 IMPOSSIBLE: Final = -(1 << 62)
@@ -33,9 +33,9 @@ def exported(name: str, history: Iterable[Operation]) -> Iterator[dict[str, Any]
     logs: dict[tuple[str, int], int] = {}
     transactions: dict[tuple[str, int], list[Operation]] = {}
     for operation in sorted(in_pieces(history), key=lambda op: op.invoked_ns):
-        if operation.outcome is Outcome.FAILED or not _says_something(operation):
+        if operation.outcome is OperationOutcome.FAILED or not _says_something(operation):
             continue
-        if operation.kind is Kind.TRANSACTION:
+        if operation.kind is OperationKind.TRANSACTION:
             transactions.setdefault((operation.transaction, operation.attempt), []).append(operation)
             continue
         yield {"history": name, **_plain([operation], logs)}
@@ -51,12 +51,12 @@ def lines(name: str, history: Iterable[Operation]) -> Iterator[str]:
 def _says_something(operation: Operation) -> bool:
     if operation.kind in WRITES:
         return bool(operation.values)
-    return operation.outcome is Outcome.OK and operation.kind is not Kind.BEGIN
+    return operation.outcome is OperationOutcome.OK and operation.kind is not OperationKind.BEGIN
 
 
 def _plain(parts: list[Operation], logs: dict[tuple[str, int], int]) -> dict[str, Any]:
     """Parts overlap in time; what they are one write of began with the first and was answered with the last."""
-    answered = all(part.outcome is Outcome.OK for part in parts)
+    answered = all(part.outcome is OperationOutcome.OK for part in parts)
     returned = max(part.returned_ns for part in parts)
     first = parts[0]
     return {
@@ -72,13 +72,13 @@ def _plain(parts: list[Operation], logs: dict[tuple[str, int], int]) -> dict[str
 
 def _part(operation: Operation) -> dict[str, Any]:
     values = operation.values
-    if operation.kind is Kind.READ and list(offsets_of(operation)) != list(
+    if operation.kind is OperationKind.READ and list(offsets_of(operation)) != list(
         range(operation.start, operation.start + len(values))
     ):
         values = (IMPOSSIBLE,)
-    told = operation.outcome is Outcome.OK or operation.kind not in WRITES
-    start = operation.start if told and (operation.kind is not Kind.READ or values or operation.to_end) else -1
-    if operation.kind is Kind.READ and start < 0:
+    told = operation.outcome is OperationOutcome.OK or operation.kind not in WRITES
+    start = operation.start if told and (operation.kind is not OperationKind.READ or values or operation.to_end) else -1
+    if operation.kind is OperationKind.READ and start < 0:
         start = 0
     return {"start": start, "values": list(values)}
 

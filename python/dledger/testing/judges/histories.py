@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from dledger.testing.checkers.history import NEVER, Kind, Operation, Outcome
+from dledger.testing.checkers.history import NEVER, Operation, OperationKind, OperationOutcome
 from dledger.testing.sim.rng import Rng
 
 PPM: Final = 1_000_000
@@ -34,26 +34,26 @@ def _write(rng: Rng, log: list[int], number: int, asked: dict[str, Any]) -> Oper
     if fate < 7:
         log += values
         told = start if fate < 6 else -1
-        return Operation(Kind.APPEND, **asked, outcome=Outcome.OK, values=values, start=told)
+        return Operation(OperationKind.APPEND, **asked, outcome=OperationOutcome.OK, values=values, start=told)
     if fate == 7:
-        return Operation(Kind.APPEND, **asked, outcome=Outcome.FAILED, values=values)
+        return Operation(OperationKind.APPEND, **asked, outcome=OperationOutcome.FAILED, values=values)
     if rng.chance(PPM // 2):
         log += values
     if fate == 8:
         asked["returned_ns"] = NEVER
-    return Operation(Kind.APPEND, **asked, outcome=Outcome.UNKNOWN, values=values)
+    return Operation(OperationKind.APPEND, **asked, outcome=OperationOutcome.UNKNOWN, values=values)
 
 
 def _look(rng: Rng, log: list[int], asked: dict[str, Any]) -> Operation:
     if rng.chance(PPM // 3):
         stale = rng.chance(PPM // 3)
         start = rng.between(0, len(log)) if stale else len(log)
-        return Operation(Kind.END, **asked, outcome=Outcome.OK, start=start, stale=stale)
+        return Operation(OperationKind.END, **asked, outcome=OperationOutcome.OK, start=start, stale=stale)
     start = rng.between(0, len(log))
     end = len(log) if rng.chance(PPM // 2) else rng.between(start, len(log))
     stale = end < len(log) and rng.chance(PPM // 3)
     return Operation(
-        Kind.READ, **asked, outcome=Outcome.OK, start=start, values=tuple(log[start:end]),
+        OperationKind.READ, **asked, outcome=OperationOutcome.OK, start=start, values=tuple(log[start:end]),
         to_end=end == len(log) or stale, stale=stale,
     )  # fmt: skip
 
@@ -77,15 +77,15 @@ def _lost_value(rng: Rng, op: Operation) -> Operation:
 
 
 def _doubled_value(rng: Rng, op: Operation) -> Operation:
-    return replace(op, values=op.values + op.values[-1:]) if op.kind is Kind.READ else _lost_value(rng, op)
+    return replace(op, values=op.values + op.values[-1:]) if op.kind is OperationKind.READ else _lost_value(rng, op)
 
 
 def _swapped(rng: Rng, op: Operation) -> Operation:
-    return replace(op, values=op.values[::-1]) if op.kind is Kind.READ else _other_place(rng, op)
+    return replace(op, values=op.values[::-1]) if op.kind is OperationKind.READ else _other_place(rng, op)
 
 
 def _other_outcome(rng: Rng, op: Operation) -> Operation:
-    return replace(op, outcome=rng.pick((Outcome.OK, Outcome.FAILED)))
+    return replace(op, outcome=rng.pick((OperationOutcome.OK, OperationOutcome.FAILED)))
 
 
 def _other_time(rng: Rng, op: Operation) -> Operation:

@@ -10,10 +10,10 @@ from pathlib import Path
 from dledger.errors import ConfigError
 from dledger.testing.checkers.history import Operation
 from dledger.testing.judges.export import lines
-from dledger.types import frozen
+from dledger.types import slots_dataclass
 
 
-@frozen()
+@slots_dataclass()
 class Judgement:
     """What it says of one history.
 

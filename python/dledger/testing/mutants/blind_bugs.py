@@ -9,7 +9,7 @@ from dledger.testing.mutants.plant import Mutant
 
 BLIND: Final = (
     Mutant(
-        "blind-handover-before-commit", "P11", "raft.leader", "Leader._tell_transferee",
+        "blind-handover-before-commit", "P11", "raft.roles.leader", "Leader._tell_transferee",
         "if self.dispatchers[transfer.to].watermark == log.end_index == log.committed_index:",
         "if self.dispatchers[transfer.to].watermark == log.end_index:",
         "a planned handover begins while appends are not committed, so their clients are told OutcomeUnknown",
@@ -17,7 +17,7 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-window-leaks", "P11", "raft.dispatcher", "EntryDispatcher._resume",
+        "blind-window-leaks", "P11", "raft.roles.entry_dispatcher", "EntryDispatcher._resume",
         "            self._in_flight.clear()\n"
         "            self._in_flight_bytes = 0",
         "            self._in_flight.clear()",
@@ -26,7 +26,7 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-stale-slice", "B20", "raft.log", "RaftLog.truncate",
+        "blind-stale-slice", "B20", "raft.state.log", "RaftLog.truncate",
         "        self.generation += 1\n"
         "        self._last_slice = None",
         "        self.generation += 1",
@@ -35,42 +35,42 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-table-rows-unsynced", "D1 B10", "store.tables", "FileTable.sync",
+        "blind-table-rows-unsynced", "D1 B10", "storage.meta.tables", "FileTable.sync",
         "            self.write()\n"
         "            file, dirty, self._dirty = self._rows, self._dirty, False",
         "            file, dirty, self._dirty = self._rows, self._dirty, False\n"
         "            self.write()",
         "a checkpoint writes the rows that waited in memory and does not sync them: a power cut makes it useless",
-        "tests/store/test_store_install.py",
+        "tests/storage/test_store_install.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-held-last-entry", "P8", "store.retention", "hold_back",
+        "blind-held-last-entry", "P8", "storage.log.retention", "hold_back",
         "if file.next_index > held.first), len(files))",
         "if file.next_index - 1 > held.first), len(files))",
         "retention deletes a file whose last entry is the first one that a consumer group has not processed",
-        "tests/store/test_retention.py",
+        "tests/storage/test_retention.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-mark-keeps-indexed", "D15 B20", "store.marks", "MarkBook.lower_to",
+        "blind-mark-keeps-indexed", "D15 B20", "storage.meta.recovery_point", "RecoveryPoints.lower_to",
         "mark = self._change(replace(self.mark, durable=durable, indexed=indexed))",
         "mark = self._change(replace(self.mark, durable=durable))",
         "the mark still names an entry that was cut: the recovery after a crash calls sound entries damaged",
-        "tests/store/test_store_crash.py",
+        "tests/storage/test_store_crash.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-front-drop-forgets-waiting", "P1", "store.tables", "FileTable.drop_front",
+        "blind-front-drop-forgets-waiting", "P1", "storage.meta.tables", "FileTable.drop_front",
         "                    self.write()\n"
         "                    self._replace(self.begin, self._written)",
         "                    self._replace(self.begin, self._written)",
         "a retention that rewrites a table drops the rows that wait in memory: the newest batches cannot be found",
-        "tests/store/test_tables.py",
+        "tests/storage/test_tables.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-window-one-too-many", "B24", "catalog.producers", "Window.remember",
+        "blind-window-one-too-many", "B24", "catalog.clients.producers", "Window.remember",
         "if self.next_sequence < WINDOW:",
         "if self.next_sequence <= WINDOW:",
         "a retry of batch 2048 is told the offset of batch 0, and snapshots give other producers wrong offsets",
@@ -78,7 +78,7 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-front-takes-first-kept", "P8", "catalog.partition", "Partition.drop_before",
+        "blind-front-takes-first-kept", "P8", "catalog.topics.partition", "Partition.drop_before",
         "if fields[1] < index]",
         "if fields[1] <= index]",
         "in a partition with transactions the first batch that retention has kept is not served any more",
@@ -86,7 +86,7 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-hold-of-first-partition", "P8", "catalog.groups", "Groups.holds",
+        "blind-hold-of-first-partition", "P8", "catalog.clients.consumer_groups", "Groups.holds",
         "found.append(min(needed))",
         "found.append(needed[0])",
         "retention deletes what a holding group has not read in any partition but the first one that it committed",
@@ -94,49 +94,49 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-superseded-cut-uncounted", "B20", "server.disk", "Flusher._supersede",
+        "blind-superseded-cut-uncounted", "B20", "node.loop.log_writer", "LogWriter._supersede",
         "            self._cuts_done += sum(isinstance(job, int) for job in self._waiting)\n"
         "",
         "",
         "after a cut behind a damaged entry was superseded, that member never acknowledges anything again",
-        "tests/server/test_server_disk.py",
+        "tests/node/test_server_disk.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-retention-forgets-older-checkpoint", "B22", "server.house", "House._retain",
+        "blind-retention-forgets-older-checkpoint", "B22", "node.maintenance.maintenance", "Maintenance._retain",
         "self._checkpoints.oldest_index,",
         "self._checkpoints.index,",
         "retention deletes entries that the older checkpoint needs: one damaged snapshot then loses the catalog",
-        "tests/server/test_server_older_checkpoint.py",
+        "tests/node/test_server_older_checkpoint.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-enforce-shuts-out-member", "P11", "server.gate", "Gate.shut_out",
+        "blind-enforce-shuts-out-member", "P11", "node.handlers.handshake", "Gate.shut_out",
         "if member in reached and (member not in proved or member in self.unproved)",
         "if member in reached and (member not in proved and member in self.unproved)",
         "the group enforces its secret although a member has not proved it, and that member is shut out for ever",
-        "tests/server/test_server_secret.py",
+        "tests/node/test_server_secret.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-image-forgotten-while-fetched", "B22 P11", "server.images", "Images._give",
+        "blind-image-forgotten-while-fetched", "B22 P11", "node.snapshot.sender", "SnapshotSender._give",
         "        given.used_ms = self._now_ms()\n"
         "        size =",
         "        size =",
         "an image goes ten seconds after its begin although it is being fetched: a slow member never gets a state",
-        "tests/server/test_server_install.py",
+        "tests/node/test_server_install.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-doubt-forgotten", "B23", "client.window", "Window.answered",
-        "item.maybe = item.maybe or found is Verdict.UNCLEAR",
-        "item.maybe = found is Verdict.UNCLEAR",
+        "blind-doubt-forgotten", "B23", "client.protocol.in_flight_window", "Window.answered",
+        "item.maybe = item.maybe or found is AnswerOutcome.UNCLEAR",
+        "item.maybe = found is AnswerOutcome.UNCLEAR",
         "a batch that may have been written is numbered anew in the next session and doubled, or told as not written",
         "tests/client/test_producer.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-first-error-wins", "B23", "client.grouping", "Pending.answered",
+        "blind-first-error-wins", "B23", "client.protocol.batching", "Pending.answered",
         "if self.error is None or self.error.definite:",
         "if self.error is None:",
         "a large append is told as not written although a part of it may be: a caller that repeats it doubles records",
@@ -152,7 +152,7 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-waiting-client-is-idle", "B35", "net.connection", "Connection.look_idle",
+        "blind-waiting-client-is-idle", "B35", "net.connections.connection", "Connection.look_idle",
         "if self._asked != self._seen_asked or self._asked > self._answered or self.unsent_bytes:",
         "if self._asked != self._seen_asked or self.unsent_bytes:",
         "a client that waits for an answer is closed to make room for another one, or as one that asks nothing",
@@ -160,26 +160,26 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-slave-reports-too-early", "D1", "broker.follow", "Follower._flush",
+        "blind-slave-reports-too-early", "D1", "rocketmq.ha.follower", "Follower._flush",
         "        end = self._log.sound_offset\n"
         "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n"
         "        return end",
         "        await asyncio.get_running_loop().run_in_executor(self._disk, self._flush_log)\n"
         "        return self._log.sound_offset",
         "a slave acknowledges bytes that came during its flush: what a sync master answered with SEND_OK can be lost",
-        "tests/broker/test_broker_ha.py",
+        "tests/rocketmq/store/test_broker_ha.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-queue-offsets-of-an-earlier-term", "P2", "server.puts", "Puts._settle",
+        "blind-queue-offsets-of-an-earlier-term", "P2", "node.rocketmq.puts", "Puts._settle",
         "if self._settled is None or self._settled_term != term:",
         "if self._settled is None:",
         "a node that leads for the second time gives queue offsets that another leader has given to other messages",
-        "tests/server/test_server_puts.py",
+        "tests/node/test_server_puts.py",
         planted_blind=True,
     ),
     Mutant(
-        "blind-last-indexed-twice", "P7", "foreign.lookup", "_in_order",
+        "blind-last-indexed-twice", "P7", "rocketmq.files.lookup", "_in_order",
         "            if (at := places.pop()) != place:\n                yield Found(rows[at])\n",
         "            yield Found(rows[places.pop()])\n",
         "the last message that the index knows is found twice, by the index and by the scan behind it",
@@ -205,11 +205,11 @@ BLIND: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "blind-decoded-limit-per-buffer", "B35", "batch.bounds", "check_sizes",
+        "blind-decoded-limit-per-buffer", "B35", "records.body.unpacked_size", "check_sizes",
         "total += length if declared == -1 else declared",
         "total = length if declared == -1 else declared",
         "a few kilobytes with many buffers are taken and make every reader allocate far more than the limit",
-        "tests/batch/test_batch_records.py",
+        "tests/records/test_batch_records.py",
         planted_blind=True,
     ),
 )

@@ -8,7 +8,7 @@ from dledger.testing.mutants.plant import Mutant
 
 CALLERS: Final = (
     Mutant(
-        "window-lost-is-known", "P5", "client.window", "Window.lost",
+        "window-lost-is-known", "P5", "client.protocol.in_flight_window", "Window.lost",
         "            item.maybe = True\n",
         "            item.maybe = False\n",
         "a batch that was sent on a lost connection is called not written when it is given up",
@@ -16,7 +16,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "window-late-resend-behind-new", "P2", "client.window", "Window.next",
+        "window-late-resend-behind-new", "P2", "client.protocol.in_flight_window", "Window.next",
         "if self.again or not self.waiting:",
         "if not self.waiting:",
         "a new batch overtakes one that has to be sent again",
@@ -24,7 +24,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "window-expired-keeps-session", "P5", "client.window", "Window.expire",
+        "window-expired-keeps-session", "P5", "client.protocol.in_flight_window", "Window.expire",
         "                if item.sequence >= 0:\n                    self._session = None\n",
         "",
         "a number that was given up leaves a gap for ever",
@@ -32,7 +32,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "window-renumber-maybe-done", "P5", "client.window", "Window._refused",
+        "window-renumber-maybe-done", "P5", "client.protocol.in_flight_window", "Window._refused",
         "if code in LOST_SESSION and not item.maybe:",
         "if code in LOST_SESSION:",
         "a batch that may have been written is written again under another number",
@@ -40,7 +40,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "fetch-overlap-refused", "P3", "client.fetching", "Fetcher.take",
+        "fetch-overlap-refused", "P3", "client.protocol.fetching", "Fetcher.take",
         "last <= position or",
         "last < position or",
         "an answer with nothing new is taken for progress",
@@ -48,7 +48,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "fetch-crc-unchecked", "P7", "client.fetching", "Fetcher.take",
+        "fetch-crc-unchecked", "P7", "client.protocol.fetching", "Fetcher.take",
         "if batch.crc and crc32(body) != batch.crc:",
         "if not batch.crc and crc32(body) != batch.crc:",
         "a body that was changed on its way is given to the reader",
@@ -56,7 +56,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "fetch-gap-taken", "P3", "client.fetching", "Fetcher.take",
+        "fetch-gap-taken", "P3", "client.protocol.fetching", "Fetcher.take",
         "batch.base_offset > position or",
         "batch.base_offset > position + 1 or",
         "a reader skips one offset before a batch",
@@ -64,7 +64,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "grouping-first-offset-of-last", "P3", "client.grouping", "Pending.answered",
+        "grouping-first-offset-of-last", "P3", "client.protocol.batching", "Pending.answered",
         "self.start = result if self.start < 0 else min(self.start, result)",
         "self.start = result",
         "an append that was cut is told where its last piece begins",
@@ -72,7 +72,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "grouping-half-is-definite", "P5", "client.grouping", "Pending._whole",
+        "grouping-half-is-definite", "P5", "client.protocol.batching", "Pending._whole",
         "if self.start < 0 or not error.definite:",
         "if error.definite:",
         "an append of which a part was written is called not written",
@@ -80,7 +80,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "grouping-offsets-not-moved", "P3", "client.grouping", "Batch.answered",
+        "grouping-offsets-not-moved", "P3", "client.protocol.batching", "Batch.answered",
         "                offset += count\n",
         "                offset += 1\n",
         "appends that share a batch are told one another's offsets",
@@ -88,7 +88,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "grouping-keys-shifted", "P7", "client.grouping", "Group.batches",
+        "grouping-keys-shifted", "P7", "client.protocol.batching", "Group.batches",
         "keys=list(keys) if keyed else None",
         "keys=[*keys[1:], None] if keyed else None",
         "keys come to other values than they were given with",
@@ -96,7 +96,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "ends-go-back", "P4", "client.ends", "Ends._lift",
+        "ends-go-back", "P4", "client.protocol.seen_end_offsets", "SeenEndOffsets._lift",
         "ends[at] = max(end, ends.get(at, 0))",
         "ends[at] = end",
         "a client forgets how far it has seen a log reach",
@@ -104,7 +104,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "ends-of-the-topic-before", "P4", "client.ends", "behind",
+        "ends-of-the-topic-before", "P4", "client.protocol.seen_end_offsets", "behind",
         "answer.log_ids.get(topic, \"\")",
         "next(iter(known.get(topic, {})), \"\")",
         "a topic that was created anew counts as behind for ever",
@@ -112,7 +112,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "routes-silent-leader-kept", "P11", "client.routing", "Routes.failed",
+        "routes-silent-leader-kept", "P11", "client.protocol.routing", "Routes.failed",
         "        if self.leader == address:\n            self.leader = None",
         "        if self.leader != address:\n            self.leader = None",
         "a leader that fell silent is asked for ever",
@@ -120,7 +120,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "stage-failure-forgotten", "P5", "client.staging", "Tally.counting",
+        "stage-failure-forgotten", "P5", "client.blocking.staging", "Tally.counting",
         "                self.failed = self.failed or result\n",
         "                pass\n",
         "a stage is closed, and its sum given to the commit, although a batch of it was refused",
@@ -128,7 +128,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "stage-sum-one-batch-less", "P12", "client.staging", "Tally.counting",
+        "stage-sum-one-batch-less", "P12", "client.blocking.staging", "Tally.counting",
         "                self._batches += 1\n",
         "                self._batches += not self._batches\n",
         "a commit names fewer batches than were staged",
@@ -136,7 +136,7 @@ CALLERS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "call-refused-at-the-door-is-definite", "P1 P6", "client.routing", "Call.refused",
+        "call-refused-at-the-door-is-definite", "P1 P6", "client.protocol.routing", "Call.refused",
         "if self.maybe_done and self.terms.writes:",
         "if not self.terms:",
         "an append whose answer is lost is called not written when no node takes the client any more; the next one "
@@ -144,28 +144,28 @@ CALLERS: Final = (
         "tests/client/test_refused.py",
     ),
     Mutant(
-        "call-refused-before-the-log-is-definite", "P6", "client.routing", "Call.answered",
+        "call-refused-before-the-log-is-definite", "P6", "client.protocol.routing", "Call.answered",
         "self.terms.sequenced or code in _BEFORE_THE_LOG",
         "self.terms.sequenced",
         "a command whose first attempt took the last place of a quota is called not done when it is repeated",
         "tests/client/test_routing.py",
     ),
     Mutant(
-        "lane-refused-is-definite", "P1 P6", "client.lane", "Lane.ask",
+        "lane-refused-is-definite", "P1 P6", "client.blocking.transport", "BlockingTransport.ask",
         "            except DLedgerError as error:\n                raise call.refused(error) from None\n",
         "            except CertificateRefused as error:\n                raise call.refused(error) from None\n",
         "the same, where another group or a secret is the reason",
         "tests/client/test_refused.py",
     ),
     Mutant(
-        "channel-refused-is-definite", "P1 P6", "client.channel", "Channel.ask",
+        "channel-refused-is-definite", "P1 P6", "client.aio.transport", "AsyncTransport.ask",
         "            except DLedgerError as error:\n                raise call.refused(error) from None\n",
         "            except CertificateRefused as error:\n                raise call.refused(error) from None\n",
         "the same under asyncio",
         "tests/client/test_refused.py",
     ),
     Mutant(
-        "put-of-which-a-part-is-stored-is-definite", "P6", "client.messages", "put",
+        "put-of-which-a-part-is-stored-is-definite", "P6", "client.protocol.messages", "put",
         "if not begin or not error.definite:",
         "if error.definite:",
         "messages of which the first are stored are called not stored",
@@ -175,19 +175,19 @@ CALLERS: Final = (
 
 BATCHES: Final = (
     Mutant(
-        "coalesce-drops-last", "P1", "batch.sizes", "coalesce",
+        "coalesce-drops-last", "P1", "records.body.sizer", "coalesce",
         "            yield _together(held)\n            held, total = [], OVERHEAD",
         "            yield _together(held)\n            held, total = [], OVERHEAD - size",
         "bodies that are put together grow over the limit",
-        "tests/batch/test_batch_sizes.py",
+        "tests/records/test_batch_sizes.py",
         planted_blind=True,
     ),
     Mutant(
-        "evolution-long-in-double", "P6", "batch.evolution", "holds",
+        "evolution-long-in-double", "P6", "records.columns.evolution", "holds",
         "return narrow.name != \"long\"",
         "return True",
         "a long is written to a double and loses its last digits",
-        "tests/batch/test_evolution.py",
+        "tests/records/test_evolution.py",
         planted_blind=True,
     ),
 )

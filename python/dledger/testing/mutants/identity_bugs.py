@@ -7,13 +7,13 @@ from typing import Final
 from dledger.testing.mutants.plant import Mutant
 
 PROOFS: Final = "tests/net/test_secret.py"
-MEMBERS_PROVE: Final = "tests/server/test_server_secret.py"
-CERTIFICATES: Final = "tests/server/test_server_identity.py"
+MEMBERS_PROVE: Final = "tests/node/test_server_secret.py"
+CERTIFICATES: Final = "tests/node/test_server_identity.py"
 EMBEDDED_GROUPS: Final = "tests/embedded/test_embedded_group.py"
 
 IDENTITY: Final = (
     Mutant(
-        "identity-proof-not-compared", "D6", "server.gate", "Gate.proved",
+        "identity-proof-not-compared", "D6", "node.handlers.handshake", "Gate.proved",
         "if self._secret.is_proof(message.proof, Side.OPENS, hello, answer):",
         "if message.proof:",
         "any bytes pass for a member's proof of the secret",
@@ -34,77 +34,77 @@ IDENTITY: Final = (
         PROOFS,
     ),
     Mutant(
-        "identity-old-proof", "D6", "server.gate", "Gate.answer",
+        "identity-old-proof", "D6", "node.handlers.handshake", "Gate.answer",
         "nonce = bytes.fromhex(self._environment.unique())",
         "nonce = bytes(16)",
         "a proof that was overheard once opens another connection",
         MEMBERS_PROVE,
     ),
     Mutant(
-        "identity-node-not-proved", "D6", "net.handshake", "Greeting._prove",
+        "identity-node-not-proved", "D6", "net.connections.handshake", "Greeting._prove",
         "if not secret.is_proof(answer.proof, Side.ACCEPTS, self.hello, answer):",
         "if not answer.proof:",
         "whoever listens at a member's address passes for that member",
         PROOFS,
     ),
     Mutant(
-        "identity-uri-not-checked", "D6", "server.gate", "Gate.answer",
+        "identity-uri-not-checked", "D6", "node.handlers.handshake", "Gate.answer",
         "and hello.node_id not in certified:",
         "and not certified:",
         "one node's certificate is good for every node",
         CERTIFICATES,
     ),
     Mutant(
-        "identity-address-not-checked", "D6", "net.handshake", "Greeting._check",
+        "identity-address-not-checked", "D6", "net.connections.handshake", "Greeting._check",
         "if certified is not None and answer.node_id not in certified:",
         "if certified is not None and not certified:",
         "the node at an address is not the one that its certificate names",
         CERTIFICATES,
     ),
     Mutant(
-        "identity-enforcement-forgotten", "D6", "server.enforcement", "Enforcement.enforce",
+        "identity-enforcement-forgotten", "D6", "node.handlers.secret_enforcement", "Enforcement.enforce",
         "self._slots.write_both(_REQUIRED)",
         "self._slots.payload = _REQUIRED",
         "after a restart a node takes members without a proof again",
         MEMBERS_PROVE,
     ),
     Mutant(
-        "identity-new-store-takes-all", "D6", "server.enforcement", "Enforcement.__init__",
+        "identity-new-store-takes-all", "D6", "node.handlers.secret_enforcement", "Enforcement.__init__",
         "_OPTIONAL if came_before else _REQUIRED",
         "_OPTIONAL",
         "a new node takes members without a proof until its group tells it otherwise",
         MEMBERS_PROVE,
     ),
     Mutant(
-        "identity-enforcement-not-at-a-start", "D6", "server.node", "NodeServer.start",
+        "identity-enforcement-not-at-a-start", "D6", "node.node", "NodeServer.start",
         "if self.catalog.secret_enforced:",
         "if not self.catalog:",
         "a member that took over the leader's state, or lost its record, takes members without a proof",
         MEMBERS_PROVE,
     ),
     Mutant(
-        "identity-enforcement-not-applied", "D6", "server.apply", "Applier._apply_one",
+        "identity-enforcement-not-applied", "D6", "node.loop.applier", "Applier._apply_one",
         "if isinstance(command, EnforceSecret):",
         "if not command:",
         "what the group has committed holds only from a member's next start on",
         MEMBERS_PROVE,
     ),
     Mutant(
-        "identity-enforcement-not-kept-is-answered", "D6 D2", "server.gate", "Gate.enforce",
+        "identity-enforcement-not-kept-is-answered", "D6 D2", "node.handlers.handshake", "Gate.enforce",
         'raise StorageError(f"{self._node.directory}: {error.strerror}") from None',
         "del error",
         "a node goes on although it would take members without a proof after its next start",
         MEMBERS_PROVE,
     ),
     Mutant(
-        "identity-leader-shuts-out-who-is-away", "D6", "server.gate", "Gate.shut_out",
+        "identity-leader-shuts-out-who-is-away", "D6", "node.handlers.handshake", "Gate.shut_out",
         "for member in others if member not in reached]",
         "for member in others if not member]",
         "a member that is down while the secret is enforced has no secret when it comes back, and is refused for ever",
         MEMBERS_PROVE,
     ),
     Mutant(
-        "identity-leader-shuts-out-who-proves-nothing", "D6", "server.gate", "Gate.shut_out",
+        "identity-leader-shuts-out-who-proves-nothing", "D6", "node.handlers.handshake", "Gate.shut_out",
         "if member in reached and (member not in proved or member in self.unproved)",
         "if member in reached and not member",
         "a member of a rolling restart that has yet to get the secret is refused for ever",

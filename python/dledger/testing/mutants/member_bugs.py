@@ -7,14 +7,14 @@ from typing import Final
 from dledger.testing.mutants.plant import Mutant
 
 _TESTS: Final = "tests/raft/test_admit_entry.py"
-_UPGRADES: Final = "tests/server/test_server_membership.py"
+_UPGRADES: Final = "tests/node/test_server_membership.py"
 _GROUP: Final = "tests/raft/test_group.py"
 
 MEMBERS: Final = (
     Mutant(
         "admission-by-commit-only",
         "B26 B27",
-        "raft.admission",
+        "raft.state.admission",
         "Admission.of",
         "None if self.pending is not None and self.pending.node == node else self.membership.of(node)",
         "self.membership.of(node)",
@@ -23,7 +23,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-in-one-step",
         "B26 B27",
-        "raft.admission",
+        "raft.state.admission",
         "Admission.of",
         "None if self.pending is not None and self.pending.node == node",
         "self.pending.incarnation if self.pending is not None and self.pending.node == node",
@@ -33,7 +33,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-not-cut",
         "B27",
-        "raft.admission",
+        "raft.state.admission",
         "Admission.cut",
         "change.index <= after",
         "True",
@@ -43,7 +43,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-forgotten-at-restart",
         "B27",
-        "raft.admission",
+        "raft.state.admission",
         "Admission.__init__",
         "if log.may_hold(change.position)",
         "if False",
@@ -53,7 +53,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-of-a-cut-entry-at-restart",
         "B27",
-        "raft.admission",
+        "raft.state.admission",
         "Admission.__init__",
         "if log.may_hold(change.position)",
         "if True",
@@ -63,7 +63,7 @@ MEMBERS: Final = (
     Mutant(
         "admission-not-recorded",
         "B27",
-        "raft.admission",
+        "raft.state.admission",
         "Admission._record",
         "(*recorded, *(c for c in changes if c not in recorded))",
         "recorded",
@@ -73,7 +73,7 @@ MEMBERS: Final = (
     Mutant(
         "cut-admission-off-the-record",
         "B27",
-        "raft.admission",
+        "raft.state.admission",
         "Admission._record",
         "recorded = self.membership.changes",
         "recorded = tuple(c for c in self.membership.changes if c in self._held)",
@@ -83,7 +83,7 @@ MEMBERS: Final = (
     Mutant(
         "old-admission-off-the-record",
         "B27",
-        "server.admission",
+        "node.handlers.admission",
         "put_on_record",
         "if known.changes or known.group_id or known.term != NO_TERM:",
         "if True:",
@@ -93,7 +93,7 @@ MEMBERS: Final = (
     Mutant(
         "unreadable-entry-is-no-admission",
         "B27",
-        "server.admission",
+        "node.handlers.admission",
         "put_on_record",
         "faults.append(replace(whole, last=at))",
         "pass",
@@ -103,7 +103,7 @@ MEMBERS: Final = (
     Mutant(
         "repaired-admission-off-the-record",
         "B27",
-        "raft.admission",
+        "raft.state.admission",
         "Admission.repaired",
         "if news:",
         "if False:",
@@ -113,7 +113,7 @@ MEMBERS: Final = (
     Mutant(
         "replaced-still-acknowledges",
         "B26 B27",
-        "raft.leader",
+        "raft.roles.leader",
         "Leader.recount",
         "                self.acks.forget(peer)\n",
         "",
@@ -123,7 +123,7 @@ MEMBERS: Final = (
     Mutant(
         "replaced-still-serves-reads",
         "B26 D8",
-        "raft.leader",
+        "raft.roles.leader",
         "Leader.recount",
         "                self.reads.forget(peer)\n",
         "",
@@ -133,7 +133,7 @@ MEMBERS: Final = (
     Mutant(
         "admitted-in-an-old-term",
         "B13 B27",
-        "raft.founding",
+        "raft.roles.founding",
         "Founding._take_term",
         "response.term > self.core.term",
         "False",
@@ -143,7 +143,7 @@ MEMBERS: Final = (
     Mutant(
         "commit-of-another-entry",
         "B27",
-        "raft.founding",
+        "raft.roles.founding",
         "Founding.on_response",
         "response.is_committed and response.change == pending.position",
         "response.is_committed",
@@ -153,7 +153,7 @@ MEMBERS: Final = (
     Mutant(
         "leader-before-the-founding",
         "B26",
-        "raft.group",
+        "raft.state.group",
         "GroupWatch.hears",
         "message.group == tag and self._is_known",
         "message.group == tag",
@@ -163,7 +163,7 @@ MEMBERS: Final = (
     Mutant(
         "leader-of-another-list",
         "B26",
-        "messages.peer",
+        "protocol.messages.peer",
         "group_tag",
         "chr(10).join(sorted(members))",
         "name",
@@ -173,7 +173,7 @@ MEMBERS: Final = (
     Mutant(
         "leader-of-another-group",
         "B26",
-        "messages.peer",
+        "protocol.messages.peer",
         "group_tag",
         "/{group_id}",
         "/",
@@ -183,7 +183,7 @@ MEMBERS: Final = (
     Mutant(
         "hello-of-another-group",
         "B26 B35",
-        "net.handshake",
+        "net.connections.handshake",
         "other_group",
         "if not own.group_id or not theirs.group_id or own.group_id == theirs.group_id:",
         "if True:",
@@ -192,7 +192,7 @@ MEMBERS: Final = (
     Mutant(
         "founded-without-asking-all",
         "B26",
-        "raft.founding",
+        "raft.roles.founding",
         "Founding._draw_id",
         " or not self._without_id.issuperset(core.peers)",
         "",
@@ -202,7 +202,7 @@ MEMBERS: Final = (
     Mutant(
         "list-not-said-before-the-founding",
         "B26",
-        "raft.group",
+        "raft.state.group",
         "GroupWatch.look",
         "group_tag(name, members, membership.group_id if self._is_known else None)",
         "group_tag(name, members, membership.group_id) if self._is_known else name",
@@ -212,7 +212,7 @@ MEMBERS: Final = (
     Mutant(
         "any-list-for-an-old-record",
         "B26",
-        "raft.core",
+        "raft.state.raft_state",
         "_with_members",
         "== set(config.members)",
         "<= set(config.members)",
@@ -222,7 +222,7 @@ MEMBERS: Final = (
     Mutant(
         "id-of-another-old-group",
         "B26",
-        "raft.founding",
+        "raft.roles.founding",
         "Founding._learn_id",
         "if bound and bound.isdisjoint(core.admission.membership.bound):",
         "if False:",
@@ -232,7 +232,7 @@ MEMBERS: Final = (
     Mutant(
         "other-list-not-refused",
         "B26",
-        "messages.membership",
+        "protocol.messages.membership",
         "check_members",
         "if not is_same",
         "if False",
@@ -241,8 +241,8 @@ MEMBERS: Final = (
     Mutant(
         "client-takes-any-group",
         "B26 B35",
-        "client.core",
-        "Core.greeting",
+        "client.protocol.client_state",
+        "ClientState.greeting",
         "group_id=self.routes.lineage.group_id",
         "group_id=''",
         "a client goes on in another group that was made at its addresses",
@@ -251,7 +251,7 @@ MEMBERS: Final = (
     Mutant(
         "joined-founder-founds",
         "B26 B27",
-        "raft.founding",
+        "raft.roles.founding",
         "Founding._found",
         "or has_joined",
         "",
@@ -261,7 +261,7 @@ MEMBERS: Final = (
     Mutant(
         "uncommitted-said-to-be-committed",
         "B27",
-        "raft.founding",
+        "raft.roles.founding",
         "Founding._is_committed",
         "NO_INDEX < change.index <= log.committed_index and log.has(change)",
         "NO_INDEX < change.index and log.has(change)",

@@ -10,7 +10,7 @@ RAFT: Final = (
     Mutant(
         "ack-before-sync",
         "D1 B4 B5",
-        "raft.follower",
+        "raft.roles.entry_handler",
         "Follower._acknowledge",
         "min(self.matched_index, core.log.durable_index)",
         "self.matched_index",
@@ -19,7 +19,7 @@ RAFT: Final = (
     Mutant(
         "ack-unmatched-tail",
         "B6 B18",
-        "raft.follower",
+        "raft.roles.entry_handler",
         "Follower._acknowledge",
         "min(self.matched_index, core.log.durable_index)",
         "core.log.durable_index",
@@ -28,7 +28,7 @@ RAFT: Final = (
     Mutant(
         "leader-counts-unsynced",
         "D1 B5",
-        "raft.leader",
+        "raft.roles.leader",
         "Leader.propose",
         "        self._dispatch(now_ms)",
         "        self.acks.acknowledge(self.core.me, self.core.log.end_index)\n        self._dispatch(now_ms)",
@@ -37,8 +37,8 @@ RAFT: Final = (
     Mutant(
         "vote-not-saved",
         "D5 B13",
-        "raft.core",
-        "Core.hard_state",
+        "raft.state.raft_state",
+        "RaftState.hard_state",
         "self.voted_for",
         "None",
         "the vote is forgotten at a restart",
@@ -46,8 +46,8 @@ RAFT: Final = (
     Mutant(
         "vote-not-remembered",
         "D5 B13",
-        "raft.core",
-        "Core.set_vote",
+        "raft.state.raft_state",
+        "RaftState.set_vote",
         "        self.out.save = True",
         "        self.out.save = term < 0",
         "term and vote are never made durable",
@@ -55,7 +55,7 @@ RAFT: Final = (
     Mutant(
         "two-votes",
         "B13",
-        "raft.election",
+        "raft.roles.leader_elector",
         "judge",
         "core.voted_for not in {None, request.local_id}",
         "False",
@@ -64,7 +64,7 @@ RAFT: Final = (
     Mutant(
         "vote-for-older-term",
         "B8",
-        "raft.election",
+        "raft.roles.leader_elector",
         "judge",
         "theirs.term < mine.term",
         "False",
@@ -73,7 +73,7 @@ RAFT: Final = (
     Mutant(
         "vote-for-shorter-log",
         "B8 B14",
-        "raft.election",
+        "raft.roles.leader_elector",
         "judge",
         "theirs.term == mine.term and theirs.index < mine.index",
         "False",
@@ -82,7 +82,7 @@ RAFT: Final = (
     Mutant(
         "minority-elects",
         "B6",
-        "raft.election",
+        "raft.roles.leader_elector",
         "Tally.outcome",
         "self.accepted >= quorum",
         "self.accepted >= quorum - 1",
@@ -91,7 +91,7 @@ RAFT: Final = (
     Mutant(
         "small-quorum",
         "B6",
-        "raft.quorum",
+        "raft.state.quorum_ack_checker",
         "quorum_size",
         "members // 2 + 1",
         "max(1, members // 2)",
@@ -100,7 +100,7 @@ RAFT: Final = (
     Mutant(
         "highest-watermark",
         "B4",
-        "raft.quorum",
+        "raft.state.quorum_ack_checker",
         "quorum_index",
         "ordered[len(ordered) - quorum_size(len(ordered))]",
         "ordered[-1]",
@@ -109,7 +109,7 @@ RAFT: Final = (
     Mutant(
         "old-term-commits",
         "D13 B14",
-        "raft.leader",
+        "raft.roles.leader",
         "Leader._advance",
         "index < self.noop_index or ",
         "",
@@ -118,7 +118,7 @@ RAFT: Final = (
     Mutant(
         "no-noop",
         "D13 B15",
-        "raft.leader",
+        "raft.roles.leader",
         "Leader.start",
         '        self._append([b""], MAGIC_NOOP)\n',
         "",
@@ -127,7 +127,7 @@ RAFT: Final = (
     Mutant(
         "any-push-in-an-old-term",
         "D6 D14 B18",
-        "raft.machine",
+        "raft.member_state",
         "Machine._on_push",
         "request.term < self.term",
         "False",
@@ -137,7 +137,7 @@ RAFT: Final = (
     Mutant(
         "any-heartbeat-in-an-old-term",
         "D6 B17",
-        "raft.machine",
+        "raft.member_state",
         "Machine._on_heartbeat",
         "request.term < self.term",
         "False",
@@ -147,7 +147,7 @@ RAFT: Final = (
     Mutant(
         "cut-committed",
         "D4 D7 B19",
-        "raft.log",
+        "raft.state.log",
         "RaftLog.truncate",
         "after < self.committed_index",
         "False",
@@ -157,7 +157,7 @@ RAFT: Final = (
     Mutant(
         "append-over-difference",
         "B18 B19",
-        "raft.log",
+        "raft.state.log",
         "RaftLog.holds",
         "self.term_at(position.index) == position.term",
         "position.index <= self.end_index",
@@ -166,7 +166,7 @@ RAFT: Final = (
     Mutant(
         "commit-beyond-match",
         "D8 B2",
-        "raft.follower",
+        "raft.roles.entry_handler",
         "Follower._match",
         "min(request.commit_index, self.matched_index)",
         "min(request.commit_index, self.core.log.end_index)",
@@ -175,7 +175,7 @@ RAFT: Final = (
     Mutant(
         "read-without-quorum",
         "D8 B1",
-        "raft.reads",
+        "raft.roles.read_index",
         "ReadQueue.done",
         "self.quorum_round",
         "self.round",
@@ -184,7 +184,7 @@ RAFT: Final = (
     Mutant(
         "read-before-noop",
         "D13 B1",
-        "raft.reads",
+        "raft.roles.read_index",
         "ReadQueue.__init__",
         "self._noop_index = noop_index",
         "self._noop_index = NO_INDEX",
@@ -193,7 +193,7 @@ RAFT: Final = (
     Mutant(
         "read-of-an-old-round",
         "B1 B18",
-        "raft.reads",
+        "raft.roles.read_index",
         "ReadQueue.ask",
         "self.round + 1",
         "self.round",
@@ -203,7 +203,7 @@ RAFT: Final = (
     Mutant(
         "lost-quorum-stays",
         "D11 B17",
-        "raft.leader",
+        "raft.roles.leader",
         "Leader._lost_quorum",
         "< self.core.quorum",
         "< 0",
@@ -212,7 +212,7 @@ RAFT: Final = (
     Mutant(
         "no-pre-vote",
         "D11 B16",
-        "raft.election",
+        "raft.roles.leader_elector",
         "Candidate.tick",
         "pre_vote=bool(self.core.peers)",
         "pre_vote=False",
@@ -221,7 +221,7 @@ RAFT: Final = (
     Mutant(
         "push-never-resent",
         "B29",
-        "raft.dispatcher",
+        "raft.roles.entry_dispatcher",
         "EntryDispatcher.tick",
         "now_ms - self._in_flight[0].sent_ms >= config.push_timeout_ms",
         "False",
@@ -230,7 +230,7 @@ RAFT: Final = (
     Mutant(
         "compare-never-repeated",
         "B29",
-        "raft.dispatcher",
+        "raft.roles.entry_dispatcher",
         "EntryDispatcher.tick",
         "now_ms - self._asked_ms >= config.push_timeout_ms",
         "False",
@@ -239,7 +239,7 @@ RAFT: Final = (
     Mutant(
         "transfer-to-lagging",
         "B28",
-        "raft.leader",
+        "raft.roles.leader",
         "Leader._tell_transferee",
         ".watermark == log.end_index == log.committed_index",
         ".watermark >= 0",
@@ -249,7 +249,7 @@ RAFT: Final = (
     Mutant(
         "unadmitted-votes",
         "B27",
-        "raft.election",
+        "raft.roles.leader_elector",
         "judge",
         "not (core.admission.is_admitted and core.admission.counts(request.local_id, request.incarnation))",
         "False",
@@ -259,7 +259,7 @@ RAFT: Final = (
     Mutant(
         "unadmitted-counts",
         "B26 B27 B30",
-        "raft.leader",
+        "raft.roles.leader",
         "Leader._counts",
         "incarnation in {None, known}",
         "True",
@@ -269,8 +269,8 @@ RAFT: Final = (
     Mutant(
         "faulty-leads",
         "B8",
-        "raft.core",
-        "Core.can_lead",
+        "raft.state.raft_state",
+        "RaftState.can_lead",
         "not (self.log.faulty and self.peers)",
         "True",
         "a node with a damaged committed entry leads",
@@ -279,7 +279,7 @@ RAFT: Final = (
     Mutant(
         "vote-by-what-is-cached",
         "D1 B5",
-        "raft.election",
+        "raft.roles.leader_elector",
         "Candidate._ask",
         "core.log.end.position",
         "type(core.log.end.position)(core.log.end.position.term, core.log.end_index + 1)",

@@ -64,7 +64,7 @@ REPLAYS: Final = (
         "tests/datasource/test_metadata.py",
     ),
     Mutant(
-        "other-rows-by-count-alone", "P12", "catalog.transactions", "_unlike",
+        "other-rows-by-count-alone", "P12", "catalog.clients.transactions", "_unlike",
         "(writer.records, writer.digest) == (command.records, command.digest)",
         "writer.records == command.records",
         "as many other rows under a committed number are taken for a repeat",

@@ -1,11 +1,11 @@
 """Whole groups with their clients in one thread, in virtual time, under every kind of fault: see `run_seed`.
 
-The nodes and clients are the ones of production (`dledger.server.node.NodeServer`, `dledger.client.AsyncClient`); only
+The nodes and clients are the ones of production (`dledger.node.node.NodeServer`, `dledger.client.AsyncClient`); only
 the machine around them is simulated: clocks, dice, threads, network and disks. The same seed and commit give the same
 run, event for event.
 """
 
-from dledger.testing.sim.outcome import Outcome, Violation
+from dledger.testing.sim.outcome import SeedOutcome, Violation
 from dledger.testing.sim.run import run_seed
 
-__all__ = ["Outcome", "Violation", "run_seed"]
+__all__ = ["SeedOutcome", "Violation", "run_seed"]

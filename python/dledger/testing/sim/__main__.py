@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from dledger.testing.result import result, save
-from dledger.testing.sim.outcome import Outcome
+from dledger.testing.sim.outcome import SeedOutcome
 from dledger.testing.sim.run import run_seed
 from dledger.testing.sim.settings import FAULTS, ROCKETMQ, TOPICS, UNPROMISED
 from dledger.testing.sim.shrink import shrink
@@ -29,7 +29,7 @@ def prepare() -> None:
     gc.freeze()
 
 
-def one(seed: int, without: tuple[str, ...], also: tuple[str, ...], commit_log: str) -> Outcome:
+def one(seed: int, without: tuple[str, ...], also: tuple[str, ...], commit_log: str) -> SeedOutcome:
     """A seed, and its garbage collected in one go: reference counts free nearly everything before."""
     gc.disable()
     try:
@@ -40,7 +40,7 @@ def one(seed: int, without: tuple[str, ...], also: tuple[str, ...], commit_log: 
 
 def outcomes(
     seeds: range, jobs: int, without: tuple[str, ...], also: tuple[str, ...], commit_log: str = ""
-) -> Iterator[Outcome]:
+) -> Iterator[SeedOutcome]:
     """In the order of the seeds."""
     if jobs == 1:
         prepare()
@@ -64,7 +64,7 @@ class Total:
         self.injected: dict[str, int] = {}
         self.bites: dict[str, int] = {}
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: SeedOutcome) -> None:
         self.seeds += 1
         for name in ("simulated_ms", "events", "operations", "acknowledged", "records", "elections"):
             setattr(self, name, getattr(self, name) + getattr(outcome, name))
@@ -138,7 +138,7 @@ def main(
         sys.exit(1)
 
 
-def as_dict(total: Total, seconds: float, first: int, failed: Outcome | None, missed: list[str]) -> dict[str, Any]:
+def as_dict(total: Total, seconds: float, first: int, failed: SeedOutcome | None, missed: list[str]) -> dict[str, Any]:
     """For the page of evidence; see `dledger.testing.result`."""
     problems = [f"{kind} never bit" for kind in missed]
     if failed is not None:

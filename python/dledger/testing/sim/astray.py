@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dledger.store.files import DiskFile
-from dledger.store.memory_inode import SECTOR, Inode
-from dledger.store.slots import SLOT_SIZE, unpack_slot
-from dledger.store.state import MARK_FILE, MARK_MAGIC, Mark
+from dledger.storage.disk.disk import DiskFile
+from dledger.storage.meta.hard_state import MARK_FILE, MARK_MAGIC, RecoveryPoint
+from dledger.storage.meta.slots import SLOT_SIZE, unpack_slot
+from dledger.testing.disk.memory_inode import SECTOR, Inode
 from dledger.types import Buffer
 
 
@@ -52,7 +52,7 @@ def settled_end(mark: bytes | bytearray) -> int:
     """The position that the newest readable record of a file with marks tells of; 0 when there is none."""
     slots = [unpack_slot(MARK_MAGIC, bytes(mark[n * SLOT_SIZE : (n + 1) * SLOT_SIZE])) for n in range(2)]
     found = max((slot for slot in slots if slot is not None), default=None)
-    return 0 if found is None else Mark.unpack(found[1]).durable.end_pos
+    return 0 if found is None else RecoveryPoint.unpack(found[1]).durable.end_pos
 
 
 class AstrayFile:

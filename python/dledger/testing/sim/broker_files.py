@@ -15,17 +15,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from dledger.broker import files, index_files, mapped_files, store_guard
-from dledger.broker.consume_queues import ConsumeQueues
-from dledger.broker.index_service import IndexService
-from dledger.messages.entry import Entry
-from dledger.server.commit_log import DLedgerCommitLog
-from dledger.server.dispatched import Dispatched
-from dledger.server.node import NodeServer
-from dledger.store.memory_disk import ProcessKilled
+from dledger.node.node import NodeServer
+from dledger.node.rocketmq.dispatched import Dispatched
+from dledger.node.rocketmq.dledger_commit_log import DLedgerCommitLog
+from dledger.protocol.messages.entry import Entry
+from dledger.rocketmq.store import files
+from dledger.rocketmq.store import index_file as index_files
+from dledger.rocketmq.store import mapped_file_queue as mapped_files
+from dledger.rocketmq.store import store_lock as store_guard
+from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.index_service import IndexService
+from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.invariants.queued import Queued
 from dledger.testing.sim.disk import SimDisk
-from dledger.testing.sim.outcome import Counts
+from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
 
 MODULES: Final[tuple[ModuleType, ...]] = (files, index_files, mapped_files, store_guard)
@@ -61,7 +64,7 @@ class SmallDispatched(Dispatched):
 class HostFiles:
     """The files of one host."""
 
-    def __init__(self, root: Path, disk: SimDisk, rng: Rng, counts: Counts) -> None:
+    def __init__(self, root: Path, disk: SimDisk, rng: Rng, counts: SeedCounts) -> None:
         self.root = root
         self.disk = disk
         self._rng = rng
@@ -239,7 +242,7 @@ class BrokerFiles:
         self.folder = Path(tempfile.mkdtemp(prefix="dledger-sim-", dir=shm if shm.is_dir() else None))
         self.hosts: list[HostFiles] = []
 
-    def host(self, name: str, disk: SimDisk, rng: Rng, counts: Counts) -> HostFiles:
+    def host(self, name: str, disk: SimDisk, rng: Rng, counts: SeedCounts) -> HostFiles:
         """Of one more host."""
         self.hosts.append(HostFiles(self.folder / name, disk, rng, counts))
         return self.hosts[-1]

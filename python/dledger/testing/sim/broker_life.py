@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dledger.client.aclient import AsyncClient
+from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError, OffsetOutOfRange
-from dledger.messages.entry import HEADER_SIZE
-from dledger.rocketmq.message import Message, Transaction
-from dledger.rocketmq.properties import KEYS, TAGS, UNIQUE_KEY, format_properties
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.rocketmq.format.message import Message, Transaction
+from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY, format_properties
 from dledger.testing.invariants.queued import Queued
 from dledger.testing.sim.cluster import World
-from dledger.testing.sim.life import Life
+from dledger.testing.sim.life import ClientLife
 from dledger.testing.sim.rng import Rng
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Asker:
             self.judge(queued.missing, wanted.place)
 
 
-class BrokerLife(Life):
+class BrokerLife(ClientLife):
     """One client process."""
 
     def __init__(self, *args: Any) -> None:

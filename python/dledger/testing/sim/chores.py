@@ -9,17 +9,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from dledger.batch.build import make_records
-from dledger.batch.columns import Atom, Columns, Field
-from dledger.batch.records import encode_batch
-from dledger.client.results import Committed
+from dledger.client.protocol.results import Committed
 from dledger.errors import DLedgerError
-from dledger.messages.entry import HEADER_SIZE, MIN_BLANK_SIZE
-from dledger.testing.checkers.history import Kind
+from dledger.protocol.messages.entry import HEADER_SIZE, MIN_BLANK_SIZE
+from dledger.records.body.build import make_records
+from dledger.records.body.records import encode_batch
+from dledger.records.columns.types import Atom, Columns, Field
+from dledger.testing.checkers.history import OperationKind
 from dledger.testing.checkers.values import encode_value
 
 if TYPE_CHECKING:
-    from dledger.testing.sim.life import Life
+    from dledger.testing.sim.life import ClientLife
     from dledger.testing.sim.workload import Topic
 
 STAGE_MS: Final = (1000, 5000, 15_000)
@@ -34,7 +34,7 @@ FRAME: Final = HEADER_SIZE + len(_head) + len(_payload) - 1024 + MIN_BLANK_SIZE
 class Chores:
     """A client's, in each of its lives."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: ClientLife) -> None:
         self._life = life
         self._client = life.client
         self._rng = life.rng
@@ -137,7 +137,13 @@ class Chores:
             return
         await asyncio.sleep(self._rng.spread(1, timeout_ms) / 1000)
         call = life.workload.recorder.begin(
-            Kind.TRANSACTION, life.session, topic.name, partition, values=(number,), transaction=name, attempt=0
+            OperationKind.TRANSACTION,
+            life.session,
+            topic.name,
+            partition,
+            values=(number,),
+            transaction=name,
+            attempt=0,
         )
         try:
             done = await transaction.commit()

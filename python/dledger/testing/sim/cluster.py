@@ -9,8 +9,8 @@ from traceback import extract_tb
 from typing import Any, Final
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
-from dledger.server.node import NodeServer
-from dledger.store.memory_disk import ProcessKilled
+from dledger.node.node import NodeServer
+from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.queued import Queued
 from dledger.testing.invariants.watch import Watch
@@ -22,9 +22,9 @@ from dledger.testing.sim.loop import MS, US, Clock, Scheduler, SimLoop
 from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.namesake import Stay, watch_hellos
 from dledger.testing.sim.network import Network
-from dledger.testing.sim.outcome import Counts
+from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
-from dledger.testing.sim.settings import PORT, Plan
+from dledger.testing.sim.settings import PORT, SeedPlan
 from dledger.testing.sim.story import Story
 from dledger.types import NodeId, Role
 
@@ -36,7 +36,7 @@ class WatchedServer(NodeServer):
     """A node that is looked at from its first event on."""
 
     watch: Watch | None = None
-    counts: Counts | None = None
+    counts: SeedCounts | None = None
     on_built: Callable[[NodeServer], None] = lambda server: None
 
     def _restart(self, between: Callable[[], None]) -> None:
@@ -57,7 +57,7 @@ class WatchedServer(NodeServer):
 class World:
     """What all parts of a run share."""
 
-    def __init__(self, seed: int, plan: Plan, kept: int, watching: bool = True) -> None:
+    def __init__(self, seed: int, plan: SeedPlan, kept: int, watching: bool = True) -> None:
         self.plan = plan
         self.rng = Rng(seed)
         self.scheduler = Scheduler()
@@ -65,7 +65,7 @@ class World:
         """Looks at every node after every event."""
         if self.watch is not None:
             self.watch.retention.clocks_are_right = not (plan.has("drift") or plan.has("wall clock jump"))
-        self.counts = Counts()
+        self.counts = SeedCounts()
         self.story = Story(self.scheduler, kept)
         self.network = Network(self.scheduler, self.rng.fork("network"), self.counts)
         self.graveyard: list[SimLoop] = []
@@ -194,7 +194,7 @@ class Node:
             loop.after_callback = self.world.watch.observer(self.name)
 
     async def _main(self, server: NodeServer, loop: SimLoop, told: tuple[NodeId, ...]) -> None:
-        """As `dledger.server.main.serve`: until it fails."""
+        """As `dledger.node.process.serve`: until it fails."""
         try:
             await server.start()
             if told:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from dledger.client.aclient import AsyncClient
+from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError
-from dledger.testing.checkers.history import Kind
+from dledger.testing.checkers.history import OperationKind
 from dledger.testing.sim.broker_life import Asker
 from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.loop import MS, US, Clock
@@ -190,7 +190,7 @@ class Witness:
         topic, stale = self._rng.pick(self._workload.topics), self._rng.chance(300_000)
         recorder = self._workload.recorder
         partitions = range(topic.partitions)
-        calls = [recorder.begin(Kind.END, self._session, topic.name, at, stale=stale) for at in partitions]
+        calls = [recorder.begin(OperationKind.END, self._session, topic.name, at, stale=stale) for at in partitions]
         try:
             answer = await self._client.end_offsets(topic.name, stale=stale)
         except DLedgerError:

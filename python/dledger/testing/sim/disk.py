@@ -1,4 +1,4 @@
-"""A disk of a simulated host: `dledger.store.memory_disk` with time, counted faults, and power cuts."""
+"""A disk of a simulated host: `dledger.testing.disk.memory_disk` with time, counted faults, and power cuts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from dledger.store.coverage import Uncovered
-from dledger.store.files import DiskFile, DiskSpace
-from dledger.store.memory_disk import Failure, MemoryDisk, ProcessKilled, _apply
-from dledger.store.memory_inode import SECTOR, Inode
+from dledger.storage.disk.disk import DiskFile, DiskSpace
+from dledger.testing.disk.coverage import Uncovered
+from dledger.testing.disk.memory_disk import Failure, MemoryDisk, ProcessKilled, _apply
+from dledger.testing.disk.memory_inode import SECTOR, Inode
 from dledger.testing.sim.astray import AstrayFile, Stray
 from dledger.testing.sim.loop import US, SimLoop
-from dledger.testing.sim.outcome import Counts
+from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
 
 READS: Final = frozenset({"pread", "open", "statvfs"})
@@ -56,7 +56,7 @@ class Files:
 class SimDisk(MemoryDisk):
     """One host's disk. It outlives processes; `plug` connects it with the one that uses it now."""
 
-    def __init__(self, name: str, rng: Rng, counts: Counts, total: int, tear: int) -> None:
+    def __init__(self, name: str, rng: Rng, counts: SeedCounts, total: int, tear: int) -> None:
         """``tear``: bytes that are written as a whole or not at all: 512 or 4096."""
         super().__init__(total, first_step=8 * tear)
         self.sync_ns = 500 * US

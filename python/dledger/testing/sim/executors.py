@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.disk.memory_disk import ProcessKilled
 
 if TYPE_CHECKING:
     from dledger.testing.sim.loop import SimLoop

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dledger.wire.framing import PREFIX, PREFIX_SIZE
+from dledger.protocol.wire.framing import PREFIX, PREFIX_SIZE
 
 if TYPE_CHECKING:
     from dledger.testing.sim.network import Network

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from dledger.client.aclient import AsyncClient
-from dledger.client.aproducer import AsyncProducer
-from dledger.client.results import Committed
+from dledger.client.aio.client import AsyncClient
+from dledger.client.aio.producer import AsyncProducer
+from dledger.client.protocol.results import Committed
 from dledger.errors import DLedgerError, OffsetOutOfRange
-from dledger.testing.checkers.history import Call, Kind
+from dledger.testing.checkers.history import Call, OperationKind
 from dledger.testing.checkers.values import decode_value, encode_value, value_id
 from dledger.testing.sim.chores import Chores
 from dledger.testing.sim.loop import SimLoop
@@ -26,7 +26,7 @@ READ_RECORDS: Final = 100
 """A read asks for no more, so that long logs do not make all others slow."""
 
 
-class Life:
+class ClientLife:
     """What one client process does."""
 
     def __init__(self, client: Client, loop: SimLoop, rng: Rng, session: str) -> None:
@@ -126,7 +126,7 @@ class Life:
     async def _append(self) -> None:
         topic, partition = self.place()
         numbers, values = self.new_values()
-        call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers)
+        call = self.workload.recorder.begin(OperationKind.APPEND, self.session, topic.name, partition, values=numbers)
         try:
             done = await self.client.append(topic.name, values, partition=partition)
         except DLedgerError as error:
@@ -137,7 +137,7 @@ class Life:
     async def append_large(self, topic: Topic, partition: int, size: int) -> None:
         """One record of that size."""
         number, value = self.new_value(size)
-        call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=(number,))
+        call = self.workload.recorder.begin(OperationKind.APPEND, self.session, topic.name, partition, values=(number,))
         try:
             done = await self.client.append(topic.name, [value], partition=partition)
         except DLedgerError as error:
@@ -169,7 +169,9 @@ class Life:
 
     async def _hand_in(self, through: AsyncProducer, topic: Topic, partition: int, **more: Any) -> None:
         numbers, values = self.new_values()
-        call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers, **more)
+        call = self.workload.recorder.begin(
+            OperationKind.APPEND, self.session, topic.name, partition, values=numbers, **more
+        )
         future = await through.append(values, partition=partition)
         future.add_done_callback(self._answer(call, topic, partition, len(values)))
 
@@ -240,7 +242,7 @@ class Life:
         for (topic_name, partition), numbers_there in wanted.items():
             counts[topic_name, partition] = len(numbers_there)
             calls[topic_name, partition] = self.workload.recorder.begin(
-                Kind.TRANSACTION, self.session, topic_name, partition,
+                OperationKind.TRANSACTION, self.session, topic_name, partition,
                 values=tuple(numbers_there), transaction=name, attempt=attempt,
             )  # fmt: skip
         try:
@@ -290,7 +292,7 @@ class Life:
 
     async def read(self, topic: Topic, partition: int, start: int, most: int = READ_RECORDS) -> int:
         """Read and record; the offset behind the last record."""
-        call = self.workload.recorder.begin(Kind.READ, self.session, topic.name, partition, start=start)
+        call = self.workload.recorder.begin(OperationKind.READ, self.session, topic.name, partition, start=start)
         values: list[int] = []
         offsets: list[int] = []
         known = self._known
@@ -321,7 +323,9 @@ class Life:
         while True:
             topic, partition = self.workload.topics[0], 0
             numbers, values = self.new_values()
-            call = self.workload.recorder.begin(Kind.APPEND, self.session, topic.name, partition, values=numbers)
+            call = self.workload.recorder.begin(
+                OperationKind.APPEND, self.session, topic.name, partition, values=numbers
+            )
             try:
                 done = await self.client.append(topic.name, values, partition=partition)
             except DLedgerError as error:
@@ -346,20 +350,20 @@ class Life:
         self.note(f"read {topic.name}/{partition} {start} to {start + len(offsets)}")
 
     async def _end(self) -> None:
-        await self._ends(Kind.END, stale=False)
+        await self._ends(OperationKind.END, stale=False)
 
     async def _stale_end(self) -> None:
-        await self._ends(Kind.END, stale=True)
+        await self._ends(OperationKind.END, stale=True)
 
     async def _begin(self) -> None:
-        await self._ends(Kind.BEGIN, stale=False)
+        await self._ends(OperationKind.BEGIN, stale=False)
 
-    async def _ends(self, kind: Kind, stale: bool) -> None:
+    async def _ends(self, kind: OperationKind, stale: bool) -> None:
         topic = self.rng.pick(self.workload.topics)
         partitions = range(topic.partitions)
         recorder = self.workload.recorder
         calls = [recorder.begin(kind, self.session, topic.name, at, stale=stale) for at in partitions]
-        ask = self.client.end_offsets if kind is Kind.END else self.client.begin_offsets
+        ask = self.client.end_offsets if kind is OperationKind.END else self.client.begin_offsets
         try:
             answer = await ask(topic.name, stale=stale)
         except DLedgerError as error:
@@ -368,6 +372,6 @@ class Life:
             return
         for at in partitions:
             calls[at].ok(start=answer[at])
-            if kind is Kind.END:
+            if kind is OperationKind.END:
                 topic.ends[at] = max(topic.ends[at], answer[at])
         self.note(f"{kind.value} offsets of {topic.name}: {answer}")

@@ -15,7 +15,7 @@ from contextvars import Context
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
-from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim.disk_waits import DiskWaits
 from dledger.testing.sim.executors import Executors

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import click
 
-from dledger.client.aclient import AsyncClient
+from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.result import result, save

@@ -13,15 +13,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from dledger.messages.codes import Code
-from dledger.messages.entry import MAGIC_NOOP, HardState, stamp_all
-from dledger.messages.hello import HelloRequest, HelloResponse
-from dledger.messages.membership import Membership
-from dledger.server.gate import Gate
-from dledger.store.file_store import open_store
-from dledger.store.keeper import Keeping
-from dledger.store.memory_disk import MemoryDisk
-from dledger.store.memory_inode import Inode
+from dledger.node.handlers.handshake import Gate
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NOOP, HardState, stamp_all
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.membership import Membership
+from dledger.storage.background import BackgroundState
+from dledger.storage.file_store import open_store
+from dledger.testing.disk.memory_disk import MemoryDisk
+from dledger.testing.disk.memory_inode import Inode
 from dledger.testing.invariants.members import OTHER_ID, OTHER_TERM
 from dledger.testing.sim.disk import Files
 from dledger.testing.sim.loop import MS
@@ -30,25 +30,25 @@ from dledger.types import NO_INDEX, NodeId, Term
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    from dledger.server.node import NodeServer
+    from dledger.node.node import NodeServer
     from dledger.testing.sim.cluster import Group, Node, World
     from dledger.testing.sim.damage import Damage
-    from dledger.testing.sim.settings import Plan
+    from dledger.testing.sim.settings import SeedPlan
 
 FAULT: Final = "two groups of one name"
 
 
-def other_membership(plan: Plan, name: NodeId) -> Membership:
+def other_membership(plan: SeedPlan, name: NodeId) -> Membership:
     """What a member of the other group has on record."""
     bound = tuple((member, OTHER_TERM + number) for number, member in enumerate(plan.names))
     return Membership(dict(bound)[name], NO_INDEX, bound, group_id=OTHER_ID, members=tuple(plan.names))
 
 
-def other_disk(plan: Plan, name: NodeId, entries: int) -> Files:
+def other_disk(plan: SeedPlan, name: NodeId, entries: int) -> Files:
     """The disk of a member of the other group, whose log has so many entries."""
     disk = MemoryDisk(plan.disk_bytes)
     config = plan.group_config()
-    store = open_store(config, plan.node_config(name), disk, Keeping.MANUAL)
+    store = open_store(config, plan.node_config(name), disk, BackgroundState.MANUAL)
     try:
         store.save_hard_state(HardState(Term(OTHER_TERM)))
         store.save_membership(other_membership(plan, name))

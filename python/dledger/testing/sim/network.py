@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger.testing.sim.loop import MS, SECOND, US, Scheduler, SimLoop
-from dledger.testing.sim.outcome import Counts
+from dledger.testing.sim.outcome import SeedCounts
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.stream import FIN, RESET, Item, SimTransport
 
@@ -64,7 +64,7 @@ class Server:
 class Network:
     """All hosts and what is between them."""
 
-    def __init__(self, scheduler: Scheduler, rng: Rng, counts: Counts) -> None:
+    def __init__(self, scheduler: Scheduler, rng: Rng, counts: SeedCounts) -> None:
         self.scheduler = scheduler
         self.rng = rng
         self.counts = counts

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class Counts:
+class SeedCounts:
     """How often each kind of fault was ordered, and how often it really changed something."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SeedOutcome:
     """One seed's run.
 
     Attributes:

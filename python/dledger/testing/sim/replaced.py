@@ -2,15 +2,15 @@
 
 The former machine has its disk, and takes itself for the member. It answers at the member's address for a while, when
 those members are alone with it that knew least of the admission; then the new one is there again. Quorums that count
-the one and quorums that count the other must meet (`dledger.raft.admission`).
+the one and quorums that count the other must meet (`dledger.raft.state.admission`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from dledger.raft.quorum import quorum_size
-from dledger.testing.invariants.view import Memory, View
+from dledger.raft.state.quorum_ack_checker import quorum_size
+from dledger.testing.invariants.view import Memory, NodeView
 from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.disk import Files
@@ -58,7 +58,7 @@ class Replaced:
         for one in self._returns:
             one.end()
 
-    def _changed(self, view: View) -> None:
+    def _changed(self, view: NodeView) -> None:
         for one in self._returns:
             one.changed(view)
 
@@ -97,7 +97,7 @@ class Return:
             self._memory = watch.exchanged(node.name, self._memory)
         self._group.restart_soon(node)
 
-    def changed(self, view: View) -> None:
+    def changed(self, view: NodeView) -> None:
         """A node counts others than before, or has an admission in its log."""
         leader = self._group.leader
         if self._over or self._is_parted or leader is None or leader.name != view.name:

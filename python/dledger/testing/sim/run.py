@@ -7,21 +7,21 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
-from dledger.catalog.catalog import Catalog
+from dledger.catalog.state_machine import Catalog
 from dledger.checksum import crc32
-from dledger.server.commit_log import DLedgerCommitLog
+from dledger.node.rocketmq.dledger_commit_log import DLedgerCommitLog
 from dledger.testing.checkers.history import Operation
 from dledger.testing.greenlets import other_threading
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.ends import check_clients
 from dledger.testing.sim.cluster import Group, World
 from dledger.testing.sim.faults import Nemesis
-from dledger.testing.sim.life import Life
+from dledger.testing.sim.life import ClientLife
 from dledger.testing.sim.locks import SimThreading
 from dledger.testing.sim.loop import MS, SECOND, SimLoop
-from dledger.testing.sim.outcome import Outcome, Violation
+from dledger.testing.sim.outcome import SeedOutcome, Violation
 from dledger.testing.sim.rng import Rng
-from dledger.testing.sim.settings import Plan, draw_plan, in_time
+from dledger.testing.sim.settings import SeedPlan, draw_plan, in_time
 from dledger.testing.sim.story import KEPT, Scribe
 from dledger.testing.sim.workload import Workload, final_reader
 from dledger.types import Role
@@ -55,7 +55,7 @@ def run_seed(
     story_lines: int = KEPT,
     verbose: bool = False,
     told: Callable[[list[Operation]], None] | None = None,
-) -> Outcome:
+) -> SeedOutcome:
     """Run one seed.
 
     Args:
@@ -86,7 +86,7 @@ def run_seed(
             world.dispose()
     if told is not None:
         told(run.workload.recorder.history())
-    return Outcome(
+    return SeedOutcome(
         seed=seed,
         simulated_ms=world.scheduler.now_ns // MS,
         events=world.scheduler.events,
@@ -105,7 +105,7 @@ def run_seed(
 
 def _plan(
     seed: int, safety_ms: int | None, without: tuple[str, ...], also: tuple[str, ...], commit_log: str
-) -> Plan:
+) -> SeedPlan:
     rng = Rng(seed).fork("plan")
     drawn = rng.between(*SAFETY_MS)
     plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also, commit_log)
@@ -147,7 +147,7 @@ class _Run:
         self.workload = Workload(world)
         self.group = Group(world)
         self.nemesis = Nemesis(world, self.group, self.workload)
-        self._plan: Plan = world.plan
+        self._plan: SeedPlan = world.plan
         world.network.seen = self._seen
 
     @property
@@ -248,7 +248,7 @@ class _Run:
             self.world.counts.bite("kill of the last leader")
             leader.kill(power=False)
 
-    def _read_all(self, life: Life, loop: SimLoop) -> None:
+    def _read_all(self, life: ClientLife, loop: SimLoop) -> None:
         """Everything once more, from begin to end, by a client that sees all of it."""
         done: list[bool] = []
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dledger.client.aclient import AsyncClient
+from dledger.client.aio.client import AsyncClient
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.loop import MS, US, Clock, SimLoop
 from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.rng import Rng
-from dledger.testing.sim.settings import PORT, Plan
+from dledger.testing.sim.settings import PORT, SeedPlan
 
 T = TypeVar("T")
 KIB = 1 << 10
@@ -33,7 +33,7 @@ class Scene:
         group: dict[str, Any] | None = None,
         node: dict[str, Any] | None = None,
     ) -> None:
-        plan = Plan(
+        plan = SeedPlan(
             nodes=nodes, clients=0, topics=0, faults=(), safety_ms=0, group={**LIMITS, **(group or {})},
             node={"disk_reserve_bytes": 256 * KIB, **(node or {})},
         )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from dledger.catalog.writers import MAX_WRITERS
+from dledger.catalog.clients.writers import MAX_WRITERS
 from dledger.config import GroupConfig, NodeConfig
 from dledger.testing.sim.rng import Rng
 from dledger.testing.sim.turns import LONGEST_NS
@@ -34,7 +34,7 @@ but when another one leads by then, nobody can tell (docs/guarantees.md, P13).""
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class SeedPlan:
     """One seed's settings. Times in ms, probabilities in millionths."""
 
     nodes: int
@@ -87,14 +87,14 @@ class Plan:
 
 def draw_plan(
     rng: Rng, safety_ms: int, without: tuple[str, ...] = (), also: tuple[str, ...] = (), commit_log: str = ""
-) -> Plan:
+) -> SeedPlan:
     """The settings of a seed. ``without``: faults that it must not have, ``also``: such that it must; they change
     nothing else. ``commit_log``: what its group keeps; drawn by default."""
     drawn = ROCKETMQ if rng.fork("commit log").chance(ROCKETMQ_SEEDS) else TOPICS
     faults = rng.fork("faults")
     chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without) + also
     nodes = rng.pick((1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 7))
-    plan = Plan(
+    plan = SeedPlan(
         nodes=nodes,
         clients=rng.between(1, 4),
         topics=rng.between(1, 2),
@@ -120,7 +120,7 @@ def draw_plan(
     return plan
 
 
-def in_time(plan: Plan) -> int:
+def in_time(plan: SeedPlan) -> int:
     """How long the first phase is to be, in ms: shorter the more calls there are that each node has to carry out, so
     that no seed takes many times what others do, and there is time for more of them."""
     return plan.safety_ms * 100 // (100 + 3000 * plan.nodes * plan.clients // plan.think_ms)

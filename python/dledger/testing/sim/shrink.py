@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dledger.testing.sim.outcome import Outcome
+from dledger.testing.sim.outcome import SeedOutcome
 from dledger.testing.sim.run import run_seed
 
 STEP_MS = 250
@@ -12,7 +12,7 @@ STEP_MS = 250
 
 def shrink(
     seed: int, without: tuple[str, ...], tell: Callable[[str], None], also: tuple[str, ...] = (), commit_log: str = ""
-) -> Outcome:
+) -> SeedOutcome:
     """The run of the seed with the least faults and in the least time that still breaks the same invariant.
 
     Every try is a whole run, so a fault that is left out changes what comes after it: what fails in the end may be

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from dledger.store.memory_disk import ProcessKilled
+from dledger.testing.disk.memory_disk import ProcessKilled
 from dledger.testing.greenlets import Greenlet, current_greenlet, new_greenlet
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from dledger.client.aclient import AsyncClient
+from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError
 from dledger.testing.checkers.history import Recorder
 from dledger.testing.sim.broker_life import BrokerLife
 from dledger.testing.sim.cluster import Node, World
-from dledger.testing.sim.life import Life
+from dledger.testing.sim.life import ClientLife
 from dledger.testing.sim.loop import US, Clock, SimLoop
 from dledger.testing.sim.machine import Machine
 from dledger.testing.sim.rng import Rng
@@ -96,9 +96,9 @@ class Client:
             world.network.died(self.name, loop, power=False)
 
 
-def new_life(client: Client, loop: SimLoop, rng: Rng, session: str) -> Life:
+def new_life(client: Client, loop: SimLoop, rng: Rng, session: str) -> ClientLife:
     """What a process does depends on what the group keeps."""
-    kind = BrokerLife if client.workload.world.plan.is_rocketmq else Life
+    kind = BrokerLife if client.workload.world.plan.is_rocketmq else ClientLife
     return kind(client, loop, rng, session)
 
 
@@ -132,7 +132,7 @@ class Operator:
                         self._nodes.remove(node)
 
 
-def final_reader(workload: Workload) -> tuple[Life, SimLoop]:
+def final_reader(workload: Workload) -> tuple[ClientLife, SimLoop]:
     """A client of the liveness phase, whose calls the caller schedules."""
     client = Client(workload, 1_000)
     world = workload.world

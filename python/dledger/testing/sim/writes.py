@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dledger.batch.digest import RowsSum, sum_rows
-from dledger.batch.records import make_records
 from dledger.client import AsyncStage, Committed
 from dledger.errors import DLedgerError, ReplayMismatch
-from dledger.messages.command import StageSum
-from dledger.testing.checkers.history import Call, Kind
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.records.body.records import make_records
+from dledger.records.digest import RowsSum, sum_rows
+from dledger.testing.checkers.history import Call, OperationKind
 
 if TYPE_CHECKING:
-    from dledger.testing.sim.life import Life
+    from dledger.testing.sim.life import ClientLife
     from dledger.testing.sim.workload import Topic
 
 TRIES: Final = 4
@@ -47,7 +47,7 @@ class Rows:
 class Writes:
     """Writers, one after the other in each life of a client: another one after a write of which nobody knows."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: ClientLife) -> None:
         self._life = life
         self._client = life.client
         self._rng = life.rng.fork("writes")
@@ -142,7 +142,7 @@ class Writes:
 
     def _begin(self, rows: Rows, attempt: int) -> Call:
         return self._life.workload.recorder.begin(
-            Kind.TRANSACTION, self._life.session, rows.topic.name, rows.partition, values=rows.numbers,
+            OperationKind.TRANSACTION, self._life.session, rows.topic.name, rows.partition, values=rows.numbers,
             transaction=f"{self.name}/{self._sequence}", attempt=attempt,
         )  # fmt: skip
 

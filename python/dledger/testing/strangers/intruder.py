@@ -22,14 +22,14 @@ from typing import Any, Final
 from dledger.client import Client
 from dledger.config import Tls
 from dledger.errors import DLedgerError
-from dledger.messages.client import AppendRequest, ExecuteRequest, FetchRequest
-from dledger.messages.codes import Code
-from dledger.messages.command import Command, CreateTopic, HoldRetention, InitProducer, OpenStage
-from dledger.messages.hello import HelloProof
+from dledger.protocol.messages.catalog_commands import Command, CreateTopic, HoldRetention, InitProducer, OpenStage
+from dledger.protocol.messages.client import AppendRequest, ExecuteRequest, FetchRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloProof
+from dledger.protocol.wire import encode
 from dledger.testing.strangers.raw import Answers, dial, hello, is_welcome, lies
 from dledger.testing.strangers.users import run
 from dledger.types import NodeId
-from dledger.wire import encode
 
 BODY: Final = (12 << 20) - 1
 """Of an append that a node would take but for its last byte."""

@@ -8,9 +8,11 @@ import socket
 from collections.abc import Iterator
 
 from dledger.config import Tls
-from dledger.messages.codes import Code
-from dledger.messages.hello import HelloRequest, HelloResponse
-from dledger.messages.peer import (
+from dledger.net.address import split_address
+from dledger.net.connections.tls import client_context
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
@@ -22,11 +24,9 @@ from dledger.messages.peer import (
     VoteResponse,
     VoteResult,
 )
-from dledger.net.address import split_address
-from dledger.net.tls import client_context
+from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
 from dledger.release import RELEASE
 from dledger.types import Index, NodeId, Position, Term
-from dledger.wire import FrameReader, Limits, decode, encode
 
 WIRE_MAX = (1 << 63) - 1
 
@@ -50,7 +50,7 @@ class Answers:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._reader = FrameReader(Limits())
+        self._reader = FrameReader(FrameLimits())
 
     def next(self) -> HelloResponse | None:
         """The next one; None when the connection has ended, or something else has come."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger.messages.entry import HEADER, MAGIC_BLANK, MIN_BLANK_SIZE
+from dledger.protocol.messages.entry import HEADER, MAGIC_BLANK, MIN_BLANK_SIZE
 from dledger.testing.chaos.faults.fault import Fault
 from dledger.testing.chaos.nodes import Node
 from dledger.testing.chaos.scene import BACK_S, Scene

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from dledger.store.verify import verify_store
+from dledger.storage.offline.verify import verify_store
 from dledger.testing.chaos.faults.fault import Fault
 from dledger.testing.chaos.nodes import Node
 from dledger.testing.chaos.power.outage import MOODS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from dledger.store.files import DiskFile
+from dledger.storage.disk.disk import DiskFile
 from dledger.testing.chaos.panel import Panel
 from dledger.testing.chaos.power.journal import Journal
 from dledger.testing.chaos.sick import SickDisk, SickFile

@@ -1,0 +1,75 @@
+"""What a leader may refuse before it writes a command into the log, with the answer that applying it would give.
+
+`malformed` looks at the command alone. `refused` looks at the state as well, so it is asked only when no other command
+is on its way that could change what it finds. Both are made of what applying itself checks: whatever they let pass is
+decided when it is applied, and logs that hold refused commands mean what they meant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.catalog.clients.transactions import malformed_commit, malformed_stage
+from dledger.catalog.results import CommandResult
+from dledger.catalog.topics.topics import malformed_topic
+from dledger.config import check_name
+from dledger.errors import ConfigError
+from dledger.protocol.messages.catalog_commands import (
+    AddPartitions,
+    Command,
+    CommitOffsets,
+    CommitProgress,
+    CommitTransaction,
+    CommitWrite,
+    CreateTopic,
+    DeleteTopic,
+    HoldRetention,
+    InitProducer,
+    OpenStage,
+)
+from dledger.protocol.messages.codes import Code
+
+if TYPE_CHECKING:
+    from dledger.catalog.state_machine import Catalog
+
+
+def malformed(command: Command) -> CommandResult | None:
+    """Why no state could take this command, or None."""
+    text = ""
+    match command:
+        case CreateTopic():
+            text = malformed_topic(command)
+        case OpenStage():
+            text = malformed_stage(command)
+        case CommitTransaction() | CommitWrite():
+            text = malformed_commit(command)
+        case InitProducer():
+            text = _wrong_name("producer", command.producer_name)
+        case CommitOffsets() | CommitProgress() | HoldRetention():
+            text = _wrong_name("consumer group", command.consumer_group)
+    return CommandResult(Code.MALFORMED, text) if text else None
+
+
+def _wrong_name(what: str, name: str) -> str:
+    try:
+        check_name(what, name)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def refused(catalog: Catalog, command: Command) -> CommandResult | None:
+    """Why the present state cannot take this command, or None."""
+    match command:
+        case CreateTopic():
+            return catalog.topics_state.taken(command)
+        case AddPartitions():
+            return catalog.topics_state.no_growth(command)
+        case DeleteTopic():
+            return catalog.topics_state.no_topic(command.name)
+        case CommitOffsets() | CommitProgress():
+            return catalog.consumer_groups.no_partition(command)
+    return None
+
+
+__all__ = ["malformed", "refused"]

@@ -1,0 +1,139 @@
+"""Consumer groups: how far each has got in which topics, and which of them hold retention back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from dledger.catalog.results import CommandResult
+from dledger.catalog.topics.partition import Partition
+from dledger.catalog.topics.topics import Topics
+from dledger.config import check_name
+from dledger.errors import ConfigError
+from dledger.protocol.messages.catalog_commands import CommitOffsets, CommitProgress, DeleteGroup, HoldRetention
+from dledger.protocol.messages.codes import Code
+
+_DONE: Final = CommandResult(Code.SUCCESS)
+
+
+class Hold(NamedTuple):
+    """The first records that a group still wants: no entry from ``index`` on can go."""
+
+    index: int  # type: ignore[assignment]  # tuple.index is nobody's need here
+    group: str
+    topic: str
+    partition: int
+    offset: int
+
+
+class Group:
+    """What one group has processed."""
+
+    __slots__ = ("committed_ms", "holds", "offsets")
+
+    def __init__(self) -> None:
+        self.offsets: dict[int, dict[int, int]] = {}
+        """topic id -> partition -> next offset."""
+        self.committed_ms = 0
+        """When it said so last, in ms since 1970 by the leader's clock; 0: before that was noted."""
+        self.holds = False
+        """What it has not processed is kept over its time, as far as an operator allows."""
+
+
+class Groups:
+    """All consumer groups by name."""
+
+    def __init__(self, topics: Topics, partition: Callable[[int, int], Partition]) -> None:
+        """``partition(topic id, number)`` raises where there is none."""
+        self._topics = topics
+        self._partition = partition
+        self.by_name: dict[str, Group] = {}
+
+    def commit(self, command: CommitOffsets | CommitProgress) -> CommandResult:
+        """All or nothing: a refused commit changes nothing."""
+        try:
+            check_name("consumer group", command.consumer_group)
+        except ConfigError as error:
+            return CommandResult(Code.MALFORMED, str(error))
+        refused = self.no_partition(command)
+        if refused is not None:
+            return refused
+        checked: list[tuple[int, int, int]] = []
+        for name, offsets in command.offsets.items():
+            info = self._topics.by_name[name]
+            for number, offset in offsets.items():
+                end = self._partition(info.topic_id, number).next_offset
+                if not 0 <= offset <= end:
+                    text = f"{name}/{number} ends at offset {end}; {offset} cannot have been processed"
+                    return CommandResult(Code.OFFSET_OUT_OF_RANGE, text)
+                checked.append((info.topic_id, number, offset))
+        group = self.by_name.setdefault(command.consumer_group, Group())
+        for topic_id, number, offset in checked:
+            group.offsets.setdefault(topic_id, {})[number] = offset
+        if isinstance(command, CommitProgress):  # the older command never noted it, and a replay must not either
+            group.committed_ms = command.time_ms
+        return _DONE
+
+    def no_partition(self, command: CommitOffsets | CommitProgress) -> CommandResult | None:
+        """The answer where a topic or partition is not there, or another one by now."""
+        for name, offsets in command.offsets.items():
+            info = self._topics.by_name.get(name)
+            if info is None:
+                return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {name!r}")
+            log_id = command.log_ids.get(name, info.log_id) if isinstance(command, CommitProgress) else info.log_id
+            if log_id != info.log_id:
+                text = f"topic {name!r} was deleted and created again: its log id is {info.log_id}, not {log_id}"
+                return CommandResult(Code.UNKNOWN_TOPIC, text)
+            for number in offsets:
+                if not 0 <= number < info.partitions:
+                    text = f"topic {name!r} has partitions 0 to {info.partitions - 1}, not {number}"
+                    return CommandResult(Code.UNKNOWN_TOPIC, text)
+        return None
+
+    def hold(self, command: HoldRetention) -> CommandResult:
+        """A group holds retention back, or lets go; a group that does not exist can only let go."""
+        try:
+            check_name("consumer group", command.consumer_group)
+        except ConfigError as error:
+            return CommandResult(Code.MALFORMED, str(error))
+        if command.hold:
+            self.by_name.setdefault(command.consumer_group, Group()).holds = True
+        elif command.consumer_group in self.by_name:
+            self.by_name[command.consumer_group].holds = False
+        return _DONE
+
+    def delete(self, command: DeleteGroup) -> CommandResult:
+        """Forget a group; without effect when there is none."""
+        self.by_name.pop(command.consumer_group, None)
+        return _DONE
+
+    def forget_topic(self, topic_id: int) -> None:
+        for group in self.by_name.values():
+            group.offsets.pop(topic_id, None)
+
+    def offsets(self, name: str) -> dict[str, dict[int, int]]:
+        """topic -> partition -> offset; empty when there is no such group."""
+        group = self.by_name.get(name)
+        if group is None:
+            return {}
+        by_id = self._topics.by_id
+        return {by_id[topic_id].name: dict(sorted(spans.items())) for topic_id, spans in group.offsets.items()}
+
+    def holds(self) -> list[Hold]:
+        """What each group that holds retention back needs first, the oldest entry first. This node's view: it knows
+        nothing of records that it has not kept."""
+        found: list[Hold] = []
+        for name, group in self.by_name.items():
+            needed: list[Hold] = []
+            for topic_id, spans in group.offsets.items() if group.holds else ():
+                topic = self._topics.by_id[topic_id].name
+                for number, offset in spans.items():
+                    index = self._partition(topic_id, number).needed_from(offset)
+                    if index is not None:
+                        needed.append(Hold(index, name, topic, number, offset))
+            if needed:
+                found.append(min(needed))
+        return sorted(found)
+
+
+__all__ = ["Group", "Groups", "Hold"]

@@ -1,0 +1,1 @@
+"""Topics, their schemas, and which offsets lie where."""

@@ -1,0 +1,275 @@
+"""One topic partition: which offsets lie where.
+
+Every batch is a row of 56 bytes, little-endian::
+
+    byte 0             8       16    24              32           40             48     52    56
+         | base offset | index | pos | newest so far | applied at | bytes before | size | crc |
+
+``newest so far`` is the largest record time up to this row, ``applied at`` the entry that gave the row its offsets (its
+own, or its transaction's COMMIT), ``bytes before`` the sum of the sizes of all rows before it. These and the base
+offset never fall from row to row, so each can be searched; ``index`` can fall, because a transaction's batches lie in
+the log before the entry that commits them. A row's count is the next one's base offset less its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from dledger.catalog.results import BatchRef
+from dledger.catalog.topics.schemas import RAW
+from dledger.catalog.topics.table import Table, TableFactory
+from dledger.checksum import crc32
+from dledger.errors import CorruptStore, OffsetOutOfRange
+
+ROW: Final = struct.Struct("<qqqqqqII")
+ROW_SIZE: Final = 56
+assert ROW.size == ROW_SIZE
+BASE: Final = 0
+INDEX: Final = 8
+NEWEST: Final = 24
+APPLIED: Final = 32
+BYTES: Final = 40
+CHUNK_ROWS: Final = 64
+FIRST_ROWS: Final = 8
+MAX_CURSORS: Final = 64
+NO_TIME: Final = -(1 << 63)
+
+_pack_row = ROW.pack
+_number_at = struct.Struct("<q").unpack_from
+
+
+def table_name(topic_id: int, number: int) -> str:
+    """Topic ids are never given twice, so neither are these."""
+    return f"topic-{topic_id}-{number}"
+
+
+class Partition:
+    """Offsets and rows of one partition. All but `begin_row` and `begin_offset` are equal on every node."""
+
+    __slots__ = (
+        "_cursors", "_factory", "_number_in_topic", "_table", "_topic_id", "begin_offset", "begin_row", "bytes",
+        "lateness", "newest_schema", "newest_us", "next_offset", "rows", "rows_crc", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self, factory: TableFactory, topic: str, topic_id: int, number: int, newest_schema: int = RAW
+    ) -> None:
+        self._factory = factory
+        self._cursors: dict[int, int] | None = None  # where readers go on: offset -> row, so that they need no search
+        self._table: Table | None = None  # opened with the first row: a topic may have many idle partitions
+        self.topic = topic
+        self._topic_id = topic_id
+        self._number_in_topic = number
+        self.next_offset = 0
+        self.rows = 0
+        self.rows_crc = 0  # over all rows, so that nodes whose rows differ have different digests
+        self.bytes = 0
+        self.newest_us = NO_TIME
+        self.lateness = 0  # most entries that ever lay between a batch and its commit
+        self.begin_row = 0
+        self.begin_offset = 0
+        self.newest_schema = newest_schema  # of its topic; here too, because every batch is held against it
+
+    @property
+    def name(self) -> str:
+        return table_name(self._topic_id, self._number_in_topic)
+
+    @property
+    def table(self) -> Table:
+        if self._table is None:
+            self._table = self._factory.open(self.name, ROW_SIZE)
+        return self._table
+
+    def reopen(self) -> None:
+        """After a restart: cut the table to the rows that the snapshot knows.
+
+        Raises:
+            CorruptStore: rows are missing, or the last one is not the one that was there.
+        """
+        table = self.table
+        table.truncate(self.rows)
+        self.begin_row = table.begin
+        self.begin_offset = self.next_offset
+        if self.begin_row < self.rows:
+            base, *_, before, size, _ = ROW.unpack(table.read(self.rows - 1, self.rows))
+            if base >= self.next_offset or before + size != self.bytes:
+                raise CorruptStore(f"table {self.name}: its last row does not fit the snapshot; rebuild from the log")
+            self.begin_offset = self._number(self.begin_row, BASE)
+
+    def append(self, index: int, pos: int, size: int, crc: int, count: int, last_us: int, applied_at: int) -> int:
+        """Give a batch its offsets; returns the first one."""
+        base = self.next_offset
+        if last_us > self.newest_us:
+            self.newest_us = last_us
+        if applied_at - index > self.lateness:
+            self.lateness = applied_at - index
+        row = _pack_row(base, index, pos, self.newest_us, applied_at, self.bytes, size, crc)
+        (self._table or self.table).append(row)
+        self.rows_crc = crc32(row, self.rows_crc)
+        self.rows += 1
+        self.bytes += size
+        self.next_offset = base + count
+        return base
+
+    def _number(self, row: int, column: int) -> int:
+        value: int = _number_at(self.table.read(row, row + 1), column)[0]
+        return value
+
+    def _first_above(self, column: int, value: int, low: int, high: int) -> int:
+        """The first row of [low, high) whose ``column`` is above ``value``, or ``high``."""
+        read = self.table.read
+        while high - low > FIRST_ROWS:
+            middle = (low + high) // 2
+            if _number_at(read(middle, middle + 1), column)[0] > value:
+                high = middle
+            else:
+                low = middle + 1
+        rows = read(low, high)  # the last few at once: in a file each read costs more than its rows
+        while low < high and _number_at(rows, len(rows) - (high - low) * ROW_SIZE + column)[0] <= value:
+            low += 1
+        return low
+
+    def _next_above(self, column: int, value: int, low: int, high: int, near: int) -> int:
+        """As `_first_above`, quicker when the row is about ``near`` rows behind ``low``."""
+        step = 2 * near
+        while low + step < high and self._number(low + step - 1, column) <= value:
+            low, step = low + step, 2 * step
+        return self._first_above(column, value, low, min(low + step, high))
+
+    def _row_of(self, offset: int) -> int:
+        if not self.begin_offset <= offset <= self.next_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {self.name} is outside of what is kept, {self.begin_offset} to {self.next_offset}",
+                self.begin_offset,
+                self.next_offset,
+            )
+        if self.begin_row < self.rows and offset >= self._number(self.rows - 1, BASE):
+            return self.rows - 1  # whoever follows the log asks for its last batch
+        return self._first_above(BASE, offset, self.begin_row, self.rows) - 1
+
+    def find(self, offset: int, end_offset: int, max_bytes: int) -> list[BatchRef]:
+        """The batches that hold [offset, end_offset); no more than ``max_bytes`` of them, but at least one."""
+        if end_offset < 0 or end_offset > self.next_offset:
+            end_offset = self.next_offset
+        if offset >= end_offset and offset >= self.begin_offset:
+            return []
+        cursors = self._cursors
+        if cursors is None:
+            cursors = self._cursors = {}
+        row = cursors.get(offset, -1)
+        if row < self.begin_row:
+            row = self._row_of(offset)
+        found = self._collect(row, end_offset, max_bytes)
+        if len(cursors) >= MAX_CURSORS:
+            del cursors[next(iter(cursors))]
+        cursors[found[-1].base_offset + found[-1].count] = row + len(found)
+        return found
+
+    def _collect(self, row: int, end_offset: int, max_bytes: int) -> list[BatchRef]:
+        """The batches from ``row`` on that begin below ``end_offset``; up to ``max_bytes``, but at least one."""
+        found: list[BatchRef] = []
+        total, chunk = 0, FIRST_ROWS
+        while row < self.rows:
+            stop = min(row + chunk, self.rows)
+            rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
+            ends = [fields[0] for fields in rows[1:]]
+            if stop == self.rows:
+                ends.append(self.next_offset)
+            for (base, index, pos, _, _, _, size, crc), end in zip(rows, ends, strict=False):
+                total += size
+                if base >= end_offset or (found and total > max_bytes):
+                    return found
+                found.append(BatchRef(base, end - base, index, pos, size, crc))
+            row, chunk = stop, min(2 * chunk, CHUNK_ROWS)
+        return found
+
+    def batches_of(self, first: int, last: int) -> list[tuple[int, int]]:
+        """(base offset, records) of the batches that lie in the entries ``first`` to ``last``."""
+        placed = self.placed(first, last + self.lateness)
+        return [(base, count) for base, count, index, _ in placed if first <= index <= last]
+
+    def placed(self, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+        """(base offset, records, entry, placing entry) of the batches that were given their offsets by the entries
+        ``first`` to ``last``: by their own, or by their transaction's COMMIT."""
+        if self.begin_row == self.rows:
+            return  # and its table stays unopened: a topic may have many idle partitions
+        row = self._first_above(APPLIED, first - 1, self.begin_row, self.rows)
+        while row < self.rows:
+            stop = min(row + CHUNK_ROWS, self.rows)
+            rows = list(ROW.iter_unpack(self.table.read(row, min(stop + 1, self.rows))))
+            ends = [*(fields[0] for fields in rows[1:]), *([self.next_offset] if stop == self.rows else [])]
+            for (base, index, _, _, applied, *_), end in zip(rows, ends, strict=False):
+                if applied > last:
+                    return
+                yield base, end - base, index, applied
+            row = stop
+
+    def needed_from(self, offset: int) -> int | None:
+        """An entry in front of which nothing is needed to read from ``offset`` on; None when nothing is there to read.
+        Below the first kept offset: as from that one."""
+        if offset >= self.next_offset or self.begin_row == self.rows:
+            return None
+        row = self._row_of(max(offset, self.begin_offset))
+        # a later row's entry may lie before this one's, but not before its own COMMIT by more than that
+        return self._number(row, APPLIED) - self.lateness
+
+    def unread(self, offset: int) -> tuple[int, int]:
+        """(stored bytes, time) behind ``offset``: of the kept batches that hold records from there on, and the newest
+        time up to the end of the first of these, in microseconds since 1970 (NO_TIME where there is none)."""
+        if offset >= self.next_offset or self.begin_row == self.rows:
+            return 0, NO_TIME
+        row = self._row_of(max(offset, self.begin_offset))
+        return self.bytes - self._number(row, BYTES), self._number(row, NEWEST)
+
+    def split(self, start: int, end: int, target_bytes: int, max_pieces: int) -> list[tuple[int, int]]:
+        """Cut [start, end) between batches, each piece of at least one batch and about ``target_bytes``."""
+        if start >= end:
+            return []
+        first, last = self._row_of(start), self._row_of(end - 1)
+        self._row_of(end)  # refuse an end that is not there yet: a shorter answer would lose records
+        cuts: list[tuple[int, int]] = []
+        done = self._number(first, BYTES)
+        whole = (self._number(last + 1, BYTES) if last + 1 < self.rows else self.bytes) - done
+        if whole <= target_bytes:
+            return [(end, whole)]
+        row, near = first, FIRST_ROWS
+        while row <= last and len(cuts) < max_pieces:
+            begin = row
+            row = max(row + 1, self._next_above(BYTES, done + target_bytes - 1, row, last + 1, near))
+            near = row - begin
+            before = self._number(row, BYTES) if row < self.rows else self.bytes
+            cuts.append((self._number(row, BASE) if row <= last else end, before - done))
+            done = before
+        return cuts
+
+    def offset_for_time(self, timestamp_us: int) -> int:
+        """The base offset of the first batch with a record at or after that time; -1 when there is none."""
+        if timestamp_us > self.newest_us or self.begin_row == self.rows:
+            return -1
+        return self._number(self._first_above(NEWEST, timestamp_us - 1, self.begin_row, self.rows), BASE)
+
+    def drop_before(self, index: int) -> None:
+        """Entries below ``index`` are gone: begin behind the last batch that is among them."""
+        begin = self.begin_row
+        if begin == self.rows:
+            return
+        gone = self._first_above(APPLIED, index - 1, begin, self.rows)
+        # a batch that is gone may have been committed by an entry that is kept, at most `lateness` entries later
+        row = self._first_above(APPLIED, index - 1 + self.lateness, gone, self.rows) if self.lateness else gone
+        while row > gone:
+            start = max(gone, row - CHUNK_ROWS)
+            rows = list(ROW.iter_unpack(self.table.read(start, row)))
+            late = [start + at + 1 for at, fields in enumerate(rows) if fields[1] < index]
+            if late:
+                gone = late[-1]
+                break
+            row = start
+        if gone > begin:
+            self.begin_row = gone
+            self.begin_offset = self._number(gone, BASE) if gone < self.rows else self.next_offset
+            self.table.drop_front(gone)
+
+
+__all__ = ["NO_TIME", "ROW", "ROW_SIZE", "Partition", "table_name"]

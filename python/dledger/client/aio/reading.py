@@ -1,0 +1,53 @@
+"""Reading a range of offsets from the replicas under asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from dledger.client.aio.transport import AsyncTransport
+from dledger.client.blocking.reading import Replicas, find_nodes, preferred_address, take
+from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
+from dledger.client.protocol.fetching import WAIT_MS, Fetcher
+from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.net.connections.blocking import Lost
+from dledger.protocol.messages.client import FetchedBatch, FetchResponse
+
+
+async def fetch(
+    core: ClientState, channel: AsyncTransport, fetcher: Fetcher, replica: str | None, follow: bool
+) -> AsyncGenerator[tuple[FetchedBatch, memoryview], None]:
+    """Stored bodies from the fetcher's position on; ``replica`` and errors as `Client.read` has them."""
+    if fetcher.done:
+        return
+    if not core.routes.peers:
+        core.routes.learned((await channel.ask(find_nodes(core)))[0])
+    replicas = Replicas(core, preferred_address(core, replica, follow))
+    patience_ms = core.config.request_timeout_ms
+    deadline_ms = core.now_ms() + patience_ms
+    while not fetcher.done:
+        try:
+            batches = await _fetch_some(channel, fetcher, replicas.address)
+        except DLedgerError as error:
+            pause = replicas.failed()
+            if core.now_ms() + pause * 1000 > deadline_ms:
+                raise
+            if not getattr(error, "elsewhere", isinstance(error, Unavailable)):
+                raise
+            await asyncio.sleep(pause)
+            continue
+        replicas.worked()
+        for found in batches:
+            yield found
+        deadline_ms = core.now_ms() + patience_ms
+
+
+async def _fetch_some(channel: AsyncTransport, fetcher: Fetcher, address: str) -> list[tuple[FetchedBatch, memoryview]]:
+    rpc = await channel.rpc(address)
+    try:
+        answer, payload = await rpc.ask(fetcher.request(), (), (ATTEMPT_MS + WAIT_MS) / 1000)
+    except Lost as error:
+        raise Unavailable(f"{address}: {error}") from None
+    if not isinstance(answer, FetchResponse):
+        raise ProtocolError(f"{type(answer).__name__} where FetchResponse belongs")
+    return take(fetcher, answer, payload)

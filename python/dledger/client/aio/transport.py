@@ -1,0 +1,132 @@
+"""A client's connections under asyncio: one for each node, shared by all calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from dledger import forks
+from dledger.client.blocking.transport import LIMITS
+from dledger.client.protocol.client_state import ClientState, Operation, Request, T
+from dledger.client.protocol.routing import Call, Probe, Wait
+from dledger.errors import DLedgerError, Unavailable, WrongGroup
+from dledger.net.connections.blocking import Lost
+from dledger.net.connections.rpc import Rpc
+from dledger.net.connections.tls import CertificateRefused
+from dledger.protocol.messages.client import MetadataRequest
+
+
+class AsyncTransport:
+    """Connections by address, opened when needed; for one event loop."""
+
+    def __init__(self, core: ClientState) -> None:
+        self._core = core
+        self._born = forks.generation
+        self._rpcs: dict[str, Rpc] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carry out an operation.
+
+        Raises:
+            DLedgerError: as the operation says.
+        """
+        try:
+            request = next(operation)
+            while True:
+                try:
+                    answer = await self.ask(request)
+                except DLedgerError as error:
+                    request = operation.throw(error)
+                else:
+                    request = operation.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    async def ask(self, request: Request) -> tuple[Any, memoryview]:
+        """Ask until it is answered for good or the time is over."""
+        core = self._core
+        call = core.call(request)
+        while True:
+            try:
+                step = call.step(core.now_ms())
+            except Unavailable as error:
+                core.lost = type(error) is Unavailable
+                raise
+            if isinstance(step, Wait):
+                await asyncio.sleep(step.ms / 1000)
+                continue
+            try:
+                rpc = await self.rpc(step.address)
+            except Unavailable as error:
+                call.unreachable(step.address, str(error).removeprefix(f"{step.address}: "))
+                continue
+            except DLedgerError as error:
+                raise call.refused(error) from None
+            if isinstance(step, Probe):
+                await self._probe(call, rpc)
+            elif (answer := await self._attempt(call, request, rpc)) is not None:
+                return answer
+
+    async def _probe(self, call: Call, rpc: Rpc) -> None:
+        try:
+            answer, _ = await rpc.ask(MetadataRequest(), (), self._patience_s(call, 1000))
+        except Lost as error:
+            rpc.abort()
+            call.unreachable(rpc.address, str(error))
+        else:
+            call.learned(rpc.address, answer)
+
+    async def _attempt(self, call: Call, request: Request, rpc: Rpc) -> tuple[Any, memoryview] | None:
+        attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
+        try:
+            answer, payload = await rpc.ask(request.message, request.payload, self._patience_s(call, attempt_ms))
+        except Lost as error:
+            rpc.abort()
+            if error.sent:
+                call.lost(rpc.address, str(error))
+            else:
+                call.unreachable(rpc.address, str(error))
+            return None
+        code, message, leader_id = request.outcome(answer)
+        done = call.answered(rpc.address, code, message, leader_id, self._core.now_ms())
+        return (answer, payload) if done else None
+
+    async def rpc(self, address: str) -> Rpc:
+        """The connection to ``address``, opened if there is none that works.
+
+        Raises:
+            Unavailable: nobody answers there, or by now another group's node.
+            WrongGroup: another group's node is there, and at every other address too, or none of ours was ever seen.
+            CertificateRefused: at this and every other address one side does not take the other's certificate.
+            ForkedClient: the connections are those of the process that forked this one.
+        """
+        forks.check_born_here(self._born, "the AsyncClient")
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            rpc = self._rpcs.get(address)
+            if rpc is None or not rpc.usable:
+                rpc = self._rpcs[address] = await self.open(address)
+            return rpc
+
+    async def open(self, address: str) -> Rpc:
+        """A connection of the caller's own; errors as in `rpc`."""
+        try:
+            timeout_s = self._core.config.connect_timeout_ms / 1000
+            rpc = await Rpc.open(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
+        except (WrongGroup, CertificateRefused) as error:
+            raise self._core.refusal(address, error) from None
+        self._core.routes.welcomed(rpc.welcome)
+        self._core.topics.clear()  # whatever happened meanwhile
+        return rpc
+
+    async def close(self) -> None:
+        """Close all connections; in a forked child they are the parent's, and stay."""
+        if self._born != forks.generation:
+            return
+        rpcs, self._rpcs = self._rpcs, {}
+        for rpc in rpcs.values():
+            await rpc.close()
+
+    def _patience_s(self, call: Call, attempt_ms: float) -> float:
+        return max(1.0, min(attempt_ms, call.deadline_ms - self._core.now_ms())) / 1000

@@ -1,0 +1,338 @@
+"""The blocking client."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from dledger import forks
+from dledger.client.aio.transport import AsyncTransport
+from dledger.client.blocking.admin import Admin
+from dledger.client.blocking.background_loop import background
+from dledger.client.blocking.producer import Producer
+from dledger.client.blocking.reading import (
+    BlockingReader,
+    Replicas,
+    check_partition,
+    find_nodes,
+    out_of_range,
+    preferred_address,
+    reader,
+    records,
+)
+from dledger.client.blocking.staging import Stage, Transaction
+from dledger.client.blocking.transport import BlockingTransport
+from dledger.client.protocol import requests as operations
+from dledger.client.protocol.appending import append
+from dledger.client.protocol.arguments import checked
+from dledger.client.protocol.client_state import ClientState, Operation, T
+from dledger.client.protocol.fetching import Fetcher
+from dledger.client.protocol.messages import Messages
+from dledger.client.protocol.results import Appended, Committed, Lineage
+from dledger.client.protocol.resuming import Resuming, behind_body, behind_records
+from dledger.client.protocol.schemas import of_body
+from dledger.errors import DLedgerError
+from dledger.interrupts import is_interrupt
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.protocol.messages.client import FetchedBatch, OffsetKind, TopicInfo
+from dledger.records.body.build import Headers, Times, Values
+from dledger.records.body.records import make_records
+
+if TYPE_CHECKING:
+    from dledger.records.digest import RowsSum
+
+
+@checked
+class Client(Admin, Messages):
+    """Talks to a group of nodes; finds the leader by itself and retries what is safe to retry.
+
+    Nothing is connected before the first call. Threads may share a client; each call takes connections of its own.
+    A client survives pickling (as its settings) and fork (the child connects anew).
+
+    Args:
+        bootstrap_servers: ``host:port,...``: any nodes of the group; the others are learned from them.
+        group: the group's name, to be refused by any other; empty: that of the first node that answers.
+        group_id: what the group drew at its founding (`lineage`), to be refused by any other but a copy of it.
+        settings: those of `dledger.config.ClientConfig`.
+
+    Raises:
+        ConfigError, UnknownOption: an address or a setting cannot be.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, group: str = "", group_id: str = "", **settings: Any) -> None:
+        self.core = ClientState.make(bootstrap_servers, group, settings)
+        self.core.routes.lineage = Lineage(group_id)
+        self._settings = {"group": group, "group_id": group_id, **settings}
+        self._lanes: deque[BlockingTransport] = deque()
+        self._shared: AsyncTransport | None = None
+        self._pid = os.getpid()
+
+    def __reduce__(self) -> Any:
+        return _restore, (self.core.bootstrap_servers, self._settings)
+
+    def __repr__(self) -> str:
+        return f"Client({self.core.bootstrap_servers!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections. A later call opens new ones."""
+        while self._lanes:
+            self._lanes.pop().close()
+        channel, self._shared = self._shared, None
+        if channel is not None and self._pid == os.getpid():
+            background().run(channel.close)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.core.bootstrap_servers
+
+    def _take_lane(self) -> BlockingTransport:
+        """A lane for this caller alone, until `_give_back`."""
+        self._notice_fork()
+        try:
+            return self._lanes.pop()  # the last one used: its session and connections are warm; pop is atomic
+        except IndexError as error:
+            if is_interrupt(error):
+                raise
+            return BlockingTransport(self.core)
+
+    def _give_back(self, lane: BlockingTransport) -> None:
+        """Behind a call that came to its end. A lane of an interrupted call is not given back, however often what
+        clears it away is interrupted, too: its session's number may be used, and an answer on its way."""
+        if lane.asking or lane.born != forks.generation:  # a reader of the parent's had it at the fork
+            lane.close()
+        else:
+            self._lanes.append(lane)
+
+    def _in_lane(self, work: Callable[[BlockingTransport], T]) -> T:
+        lane = self._take_lane()
+        try:
+            result = work(lane)
+        except DLedgerError:
+            self._give_back(lane)
+            raise
+        except BaseException:
+            lane.close()
+            raise
+        self._give_back(lane)
+        return result
+
+    def _notice_fork(self) -> None:
+        if self._pid != os.getpid():  # a child must not talk on its parent's connections; it may close its copies
+            self._shared = None
+            lanes, self._lanes = self._lanes, deque()
+            for lane in lanes:
+                lane.close()
+            self._pid = os.getpid()  # last: an interrupt before it leaves all of it to the next call
+
+    def _channel(self) -> AsyncTransport:
+        """Connections of the background loop, on which pipelines run."""
+        self._notice_fork()
+        if self._shared is None:
+            self._shared = AsyncTransport(self.core)
+        return self._shared
+
+    def _run(self, operation: Operation[T]) -> T:
+        return self._in_lane(lambda lane: lane.run(operation))
+
+    # writing
+
+    def append(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> Appended:
+        """Append records to one partition as one entry; returns when a quorum has them on disk.
+
+        Without ``partition``: by the hash of the keys, which must agree, or else one partition after the other.
+
+        Args:
+            values: bytes, a list of bytes, or an Arrow array; ``keys`` likewise, of the same length.
+            headers: (text, bytes) pairs for all, or one list of pairs for each record.
+            timestamps: microseconds since 1970 UTC or datetimes; without them, now.
+
+        Raises:
+            TopicNotFound, RecordTooLarge, ConfigError, DiskFull, Unavailable: nothing was written.
+            OutcomeUnknown: it may have been written.
+        """
+        batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+        return self.append_batch(topic, partition, batch)
+
+    def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
+        """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see `append`."""
+        return self._in_lane(lambda lane: lane.run(append(self.core, lane, topic, partition, batch)))
+
+    def producer(self, topic: str, *, partition: int | None = None, name: str | None = None) -> Producer:
+        """A pipelined, idempotent, ordered producer for one topic.
+
+        Args:
+            partition: where all records go; None: as `append` does.
+            name: a name that stays: opening it again fences whoever had it, so that a zombie cannot write.
+        """
+        info = self.topic(topic)
+        name = name or self.core.environment.unique()
+        session = self._run(operations.init_producer(self.core, name))
+        return Producer(self.core, self._channel(), info, partition, name, session)
+
+    def transaction(
+        self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
+    ) -> Transaction:
+        """A transaction: appends that become visible together. Safe to repeat as a whole after any failure.
+
+        Args:
+            writer_id: who writes; its sequences only grow.
+            label: for people.
+            timeout_ms: dropped when not committed by then.
+        """
+        stage = self.stage(writer_id, sequence, label, timeout_ms)
+        return Transaction(self, self.core, stage, writer_id, sequence)
+
+    def stage(self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000) -> Stage | Committed:
+        """A stage of the transaction (writer_id, sequence), for one of several who write it; `commit_transaction`
+        commits them all. The result, when it is committed already."""
+        opened = self._run(operations.open_stage(writer_id, sequence, label, timeout_ms))
+        if isinstance(opened, Committed):
+            return opened
+        what = f"stage {opened} of ({writer_id!r}, {sequence})"
+        return Stage(self, self.core, self._channel(), opened, what)
+
+    def commit_transaction(
+        self,
+        writer_id: str,
+        sequence: int,
+        stages: Sequence[StageSum],
+        rows: RowsSum | None = None,
+        formerly: str = "",
+    ) -> Committed:
+        """Give the records of all these stages their offsets at once, stage by stage. Safe to repeat.
+
+        Args:
+            rows: count and digest of all rows of the write. With them a repeat is refused unless it has the same rows.
+            formerly: the name that an earlier release gave this writer, with ``rows``; a commit under it counts, too.
+
+        Raises:
+            TransactionError: a stage timed out or does not hold what it should; nothing was committed.
+            ReplayMismatch: it was committed with other rows, or is older than the writer's last one.
+            OutcomeUnknown: ask again with the same arguments.
+        """
+        return self._run(operations.commit_transaction(writer_id, sequence, stages, rows, formerly))
+
+    def abort_transaction(self, writer_id: str, sequence: int, stage_ids: Sequence[int] = ()) -> None:
+        """Drop these stages, or without ids all of the transaction's. A commit that happened stands."""
+        self._run(operations.abort_transaction(writer_id, sequence, stage_ids))
+
+    # reading
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        *,
+        follow: bool = False,
+        max_bytes: int = 4 << 20,
+        replica: str | None = None,
+    ) -> Resuming[pa.RecordBatch]:
+        """Records of [start, end) as batches in the READ_SCHEMA: offset, timestamp, key, value, headers. Rows of a
+        typed topic come with the text of their key column and as JSON.
+
+        Without ``end``: up to the end at the time of the call, or with ``follow`` for ever, waiting for new records.
+        Behind an exception, as a signal handler's, the next turn goes on with the first record that was not given.
+
+        Args:
+            max_bytes: stored bytes of one fetch.
+            replica: the node to read from first; any one else.
+
+        Raises:
+            OffsetOutOfRange: with ``begin`` and ``end``, what there is.
+            TopicNotFound, TopicRecreated, Unavailable, CorruptEntry: as they say.
+        """
+        info = self._run(operations.topic(self.core, topic))
+        last = end
+        if not (follow and end is None):
+            last = self._check_range(topic, partition, start, end)
+        elif start < 0:
+            self._check_range(topic, partition, start, None)
+        known = self.core, info.name, info.topic_id, info.log_id
+
+        def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
+            fetcher = reader(self.core, info, partition, position, last, max_bytes)
+            for batch, body in self._fetch(fetcher, replica, follow):
+                columns = self._run(of_body(*known, body)) if info.typed else None
+                yield records(batch, body, position, last, columns)
+
+        return Resuming(read_on, start, behind_records)
+
+    def _check_range(self, topic: str, partition: int, start: int, end: int | None) -> int:
+        ends = self._run(operations.topic_offsets(self.core, topic, OffsetKind.END))
+        check_partition(topic, partition, ends)
+        last = ends[partition] if end is None else end
+        if not 0 <= start <= ends[partition] or last > ends[partition]:
+            begin = self._run(operations.topic_offsets(self.core, topic, OffsetKind.BEGIN))[partition]
+            raise out_of_range(topic, partition, start, end, begin, ends[partition])
+        return last
+
+    def fetch_bodies(
+        self,
+        topic: str | int | TopicInfo,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        max_bytes: int = 4 << 20,
+        replica: str | None = None,
+    ) -> Resuming[tuple[FetchedBatch, memoryview]]:
+        """Stored bodies that cover [start, end), byte for byte as on disk, checked against their CRCs.
+
+        The first may begin before ``start`` and the last end behind ``end``. ``topic`` by name, id, or as described.
+
+        Raises:
+            As `read`; but an ``end`` that is not there yet is waited for, up to request_timeout_ms.
+        """
+        known = self._run(operations.known_topic(self.core, topic)) if isinstance(topic, str) else topic
+
+        def read_on(position: int) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
+            return self._fetch(reader(self.core, known, partition, position, end, max_bytes), replica, follow=False)
+
+        return Resuming(read_on, start, behind_body)
+
+    def _fetch(
+        self, fetcher: Fetcher, replica: str | None, follow: bool
+    ) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
+        if fetcher.done:
+            return
+        lane = self._take_lane()
+        try:
+            if not self.core.routes.peers:
+                self.core.routes.learned(lane.ask(find_nodes(self.core))[0])
+            replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
+            yield from BlockingReader(self.core, lane, fetcher, replicas)
+        except (DLedgerError, GeneratorExit):  # the latter where its user has enough
+            self._give_back(lane)
+            raise
+        except BaseException:
+            lane.close()
+            raise
+        self._give_back(lane)
+
+
+def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:
+    return Client(bootstrap_servers, **settings)

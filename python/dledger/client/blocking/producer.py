@@ -1,0 +1,170 @@
+"""Pipelined appends for callers that wait: a thread-safe shell around a `Pipeline` on the background loop."""
+
+from __future__ import annotations
+
+from _thread import RLock
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from dledger.client.aio.pipeline import Pipeline
+from dledger.client.aio.transport import AsyncTransport
+from dledger.client.blocking.outflow import Flow
+from dledger.client.blocking.waiting import Answer
+from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.in_flight_window import Window
+from dledger.client.protocol.record_accumulator import RecordAccumulator
+from dledger.client.protocol.requests import init_producer
+from dledger.client.protocol.results import Appended
+from dledger.client.protocol.session import ProducerSession
+from dledger.errors import ConfigError
+from dledger.protocol.messages.client import TopicInfo
+from dledger.records.body.build import Headers, Times, Values
+from dledger.records.body.records import make_records
+
+
+class Producer:
+    """Appends many batches at a time to one topic, each once and in order in its partition, over changes of leader.
+
+    Small appends are grouped: a batch goes out when it has ``batch_bytes`` or is ``linger_ms`` old. When
+    ``max_in_flight`` batches or ``max_in_flight_bytes`` wait for their answers, appending waits. Threads may share it.
+
+    Made by `Client.producer`.
+    """
+
+    def __init__(
+        self,
+        core: ClientState,
+        channel: AsyncTransport,
+        info: TopicInfo,
+        partition: int | None,
+        name: str,
+        session: ProducerSession,
+    ) -> None:
+        self.name = name
+        self._linger_s = core.config.linger_ms / 1000
+        self._intake = RecordAccumulator(core, info, partition)
+        self._lock = RLock()
+        self._lingering = False
+        self._closed = False
+
+        def make() -> Pipeline:
+            window = Window(f"append to {info.name!r}")
+            window.opened(session)
+            return Pipeline(core, channel, window, lambda: channel.run(init_producer(core, name)))
+
+        self._flow = Flow(core, f"the producer of topic {info.name!r}", make, self._intake.ready)
+
+    def append(
+        self,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> Future[Appended]:
+        """Append records, as `Client.append`; the future has their place when a quorum has them on disk.
+
+        An exception of a signal handler that ends this call leaves it open whether its records were taken; what
+        earlier calls took goes out all the same.
+
+        Raises:
+            RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the future.
+        """
+        plain = headers is None and timestamps is None
+        if not (plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes))):
+            records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+            return self._append(self._intake.place(partition, keys), records, now=False)
+        at = self._intake.place(partition, keys)
+        self._intake.check_value(values, keys)
+        answer: Answer[Appended] = Answer()
+        self._ready()
+        with self._lock:
+            self._check()
+            size = self._intake.add_value(answer, at, values, keys)
+            self._linger()
+        if size:
+            self._flow.wake(size)
+        return answer
+
+    def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> Future[Appended]:
+        """Append a batch of record columns now, behind what was appended before it; see `append`."""
+        return self._append(self._intake.place(partition, None), batch, now=True)
+
+    def _append(self, at: int, batch: pa.RecordBatch, now: bool) -> Future[Appended]:
+        answer: Answer[Appended] = Answer()
+        pieces = self._intake.pieces(batch)
+        pending = self._intake.pending(answer, at, batch.num_rows)
+        for piece in pieces:
+            self._ready()
+            with self._lock:
+                self._check()
+                size = self._intake.add_piece(pending, piece, now or len(pieces) > 1)
+                self._linger()
+            if size:
+                self._flow.wake(size)
+        return answer
+
+    def _ready(self) -> None:
+        """Before the lock is taken: wait for room, with nothing held."""
+        self._flow.wait_for_room()
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            raise ConfigError(
+                "a signal handler interrupted a call of this producer, and cannot use it: let the handler raise an "
+                "exception or set a flag, and go on behind the call"
+            )
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ConfigError("the producer is closed; open another one")
+
+    def _linger(self) -> None:
+        """See to it that what waits goes out in time."""
+        if not self._lingering and not self._intake.empty:
+            self._flow.background.loop.call_soon_threadsafe(self._start_lingering)
+
+    def _start_lingering(self) -> None:
+        if not self._lingering:
+            self._lingering = True
+            self._flow.background.loop.call_later(self._linger_s, self._lingered)
+
+    def _lingered(self) -> None:
+        if not self._lock.acquire(blocking=False):  # the loop does not wait for who makes a batch
+            self._flow.background.loop.call_later(self._linger_s, self._lingered)
+            return
+        try:
+            self._lingering = False
+            self._intake.hand_over()
+        finally:
+            self._lock.release()
+        self._flow.take()
+
+    def flush(self) -> None:
+        """Send what waits, and return when everything is answered. Failures are in the futures."""
+        self._flow.background.check_elsewhere()
+        self._ready()
+        with self._lock:
+            self._intake.hand_over()
+        self._flow.wait_empty()
+
+    def close(self) -> None:
+        """Flush, then end. Appending afterwards is an error. Each call returns only when everything is answered.
+
+        In a forked child it only gives up the child's copy: what was appended is the parent's to send.
+        """
+        if self._flow.forked:
+            return
+        self._closed = True
+        self.flush()
+        self._flow.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,272 @@
+"""Stages and transactions for callers that wait: batches that get their offsets only when they are committed."""
+
+from __future__ import annotations
+
+from _thread import RLock
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from dledger.client.aio.pipeline import Pipeline
+from dledger.client.aio.transport import AsyncTransport
+from dledger.client.blocking.outflow import Flow
+from dledger.client.protocol.appending import partitions_of, place
+from dledger.client.protocol.arguments import checked
+from dledger.client.protocol.batching import Outgoing
+from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.in_flight_window import Done, Window
+from dledger.client.protocol.record_accumulator import make_item, max_body
+from dledger.client.protocol.results import Committed
+from dledger.client.protocol.session import ProducerSession
+from dledger.errors import DLedgerError, TransactionError
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.protocol.messages.client import TopicInfo
+from dledger.records.body.build import Headers, Times, Values
+from dledger.records.body.records import make_records
+from dledger.records.body.sizer import split_batch
+
+if TYPE_CHECKING:
+    from dledger.client.blocking.client import Client
+
+
+class Tally:
+    """The batches of a stage: how many are there, and whether that is all of them.
+
+    Attributes:
+        under_way: calls that have handed over some of their batches, and not all. One that was ended half way stays.
+        sum: what a commit must name, from `close` on.
+    """
+
+    def __init__(self, stage_id: int, what: str) -> None:
+        self.under_way: set[object] = set()
+        self.sum: StageSum | None = None
+        self.failed: DLedgerError | None = None
+        self._stage_id = stage_id
+        self._what = what
+        self._batches = 0
+        self._records = 0
+
+    def counting(self, records: int) -> Done:
+        """What takes the answer of a batch of ``records``."""
+
+        def answered(result: int | DLedgerError) -> None:
+            if isinstance(result, DLedgerError):
+                self.failed = self.failed or result
+            else:
+                self._batches += 1
+                self._records += records
+
+        return answered
+
+    def check_open(self) -> None:
+        """Raises `TransactionError` behind `close`."""
+        if self.sum is not None:
+            raise TransactionError(f"{self._what}: the stage is closed")
+
+    def check_ended(self) -> None:
+        """Raises `TransactionError` where a part of an append may be missing."""
+        if self.under_way:
+            raise TransactionError(
+                f"{self._what}: a call that stages records was interrupted or has not ended, so that a part of them "
+                "may be missing: abort, and do all of it again; the same writer id and sequence are safe"
+            )
+
+    def close(self) -> StageSum:
+        """Everything is answered: no batch is taken any more. Asked for again it is the same."""
+        if self.sum is None:
+            self.sum = StageSum(stage_id=self._stage_id, batches=self._batches, records=self._records)
+        return self.sum
+
+
+@checked
+class Stage:
+    """Batches on their way into one stage, many at a time, in order. Made by `Client.stage`.
+
+    Attributes:
+        stage_id: the stage's number in the group.
+    """
+
+    def __init__(self, client: Client, core: ClientState, channel: AsyncTransport, stage_id: int, what: str) -> None:
+        self.stage_id = stage_id
+        self._client = client
+        self._core = core
+        self._tally = Tally(stage_id, what)
+        self._lock = RLock()
+
+        async def no_session() -> ProducerSession:
+            raise TransactionError(f"{what}: the stage is gone")
+
+        def make() -> Pipeline:
+            return Pipeline(core, channel, Window(what, ProducerSession(stage_id, 0)), no_session)
+
+        self._flow = Flow(core, what, make, deque())
+
+    def append_batch(self, topic: str | TopicInfo, partition: int, batch: pa.RecordBatch) -> None:
+        """Stage a batch of record columns; waits only while too much is in flight. A batch over the group's
+        max_body_bytes is cut. A topic given by its description is that very one, not another one of its name.
+
+        Raises:
+            ConfigError, RecordTooLarge: nothing of this batch is staged.
+            DLedgerError: this batch or one before it is not staged, and the stage is of no use any more. So it is after
+                any other exception, as a signal handler's, that ends this call.
+        """
+        info = topic if isinstance(topic, TopicInfo) else self._client.known_topic(topic, partition)
+        self.append_all([(info, partition, batch)])
+
+    def append_all(self, batches: Batches) -> None:
+        """Stage all of these batches, each for a partition of a topic; errors as in `append_batch`."""
+        call = object()
+        for info, partition, piece in cut(self._core, batches):
+            answered = self._tally.counting(piece.num_rows)
+            outgoing = Outgoing((make_item(self._core, info, partition, piece, answered, staged=True),))
+            self._flow.wait_for_room()
+            with self._lock:
+                self._tally.check_open()
+                self._check_failed()
+                self._tally.under_way.add(call)  # and there it stays if anything ends this call half way
+                self._flow.ready.append(outgoing)
+            self._flow.wake(outgoing.size)
+        self._tally.under_way.discard(call)
+
+    def _check_failed(self) -> None:
+        if self._tally.failed:
+            self._flow.cancel()
+            raise self._tally.failed
+
+    def close(self) -> StageSum:
+        """Wait until everything is staged; what a commit must name, a plain value that can be sent to who commits.
+
+        Raises:
+            TransactionError: a call of `append_batch` was interrupted, or has not ended.
+            DLedgerError: not everything is staged.
+        """
+        self._flow.check()
+        while (total := self._tally.sum) is None:
+            self._tally.check_ended()
+            self._flow.wait_empty()
+            with self._lock:
+                self._check_failed()
+                if self._flow.empty and not self._tally.under_way:
+                    self._tally.close()
+        self._flow.close()
+        return total
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that the stage belongs to."""
+        return self._flow.forked
+
+    def cancel(self) -> None:
+        """Stop sending. What is staged is dropped when the transaction is aborted or the stage times out."""
+        self._flow.cancel()
+
+
+Batches = Sequence[tuple[TopicInfo, int, pa.RecordBatch]]
+"""Batches and the partitions of topics that they are for."""
+
+
+def cut(core: ClientState, batches: Batches) -> Batches:
+    """Batches that a group takes, in order.
+
+    Raises:
+        ConfigError, RecordTooLarge: one of them cannot be stored.
+    """
+    for info, partition, batch in batches:
+        place(core, info, partition, batch)
+    return [
+        (info, partition, piece)
+        for info, partition, batch in batches
+        for piece in split_batch(batch, max_body(core))
+    ]
+
+
+@checked
+class Transaction:
+    """Appends to any topics that become visible together, or not at all. Made by `Client.transaction`.
+
+    As a context manager it commits at the end, and aborts when an error leaves the block. When (writer_id, sequence) is
+    committed already, appends do nothing and `commit` gives the first commit's result: doing all of it again is safe.
+    """
+
+    def __init__(
+        self, client: Client, core: ClientState, stage: Stage | Committed, writer_id: str, sequence: int
+    ) -> None:
+        self._client = client
+        self._core = core
+        self._stage = stage
+        self._writer_id = writer_id
+        self._sequence = sequence
+        self._result: Committed | None = stage if isinstance(stage, Committed) else None
+        self._over = False
+
+    def append(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> None:
+        """Stage records, as `Client.append` appends them; keys may belong to several partitions."""
+        self.append_batch(topic, partition, make_records(values, keys=keys, headers=headers, timestamps=timestamps))
+
+    def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
+        """Stage a batch of record columns.
+
+        Raises:
+            ConfigError, RecordTooLarge: nothing of this batch is staged.
+            DLedgerError: the transaction cannot be committed any more. So it is after any other exception, as a signal
+                handler's, that ends this call: a part of the batch may be staged.
+        """
+        if self._over:
+            raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) is over")
+        if isinstance(self._stage, Committed):
+            return
+        info = self._client.known_topic(topic, partition)
+        spread = partitions_of(batch, info.partitions) if partition is None and info.partitions > 1 else None
+        if spread is None:
+            self._stage.append_all([(info, place(self._core, info, partition, batch), batch)])
+        else:
+            self._stage.append_all([(info, at, batch.take(rows)) for at, rows in sorted(spread.items())])
+
+    def commit(self) -> Committed:
+        """Give everything its offsets at once.
+
+        Raises:
+            TransactionError: the stage timed out, or an append was interrupted; nothing was committed.
+            OutcomeUnknown: repeat the whole transaction with the same writer id and sequence.
+        """
+        if self._result is None:
+            if self._over or isinstance(self._stage, Committed):
+                raise TransactionError(f"transaction ({self._writer_id!r}, {self._sequence}) was aborted")
+            total = self._stage.close()
+            self._result = self._client.commit_transaction(self._writer_id, self._sequence, (total,))
+        self._over = True
+        return self._result
+
+    def abort(self) -> None:
+        """Drop what was staged. In a forked child it is the parent's, and stays."""
+        if self._over or isinstance(self._stage, Committed) or self._stage.forked:
+            return
+        self._stage.cancel()
+        self._client.abort_transaction(self._writer_id, self._sequence, (self._stage.stage_id,))
+        self._over = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
+        if kind is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except DLedgerError:
+            return  # it times out by itself; the error under way is the one to tell

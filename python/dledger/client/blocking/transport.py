@@ -1,0 +1,166 @@
+"""One caller's way to the group over plain sockets: its connections and its producer session, used by one thread at a
+time. No other thread has a hand in a call, so its latency is that of two system calls and the node's work."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from dledger import forks
+from dledger.client.protocol.client_state import ClientState, Operation, Request, T
+from dledger.client.protocol.routing import Call, Probe, Wait
+from dledger.client.protocol.session import ProducerSession
+from dledger.errors import DLedgerError, Unavailable, WrongGroup
+from dledger.net.connections.blocking import BlockingConnection, Lost
+from dledger.net.connections.tls import CertificateRefused
+from dledger.protocol.messages.client import MetadataRequest
+from dledger.protocol.wire import FrameLimits
+
+LIMITS = FrameLimits(payload_bytes=1 << 30)
+"""An answer is as large as the largest stored body, whatever the group's limit was when it was written."""
+
+
+class BlockingTransport:
+    """Connections by address, opened when needed."""
+
+    def __init__(self, core: ClientState) -> None:
+        self.session: ProducerSession | None = None
+        self.asking = False
+        """A question is on a connection, or was when an exception that is not the connection's ended the call."""
+        self.born = forks.generation
+        self._core = core
+        self._connections: dict[str, BlockingConnection] = {}
+        self._was_refused = False
+        """A node did not take this side's proof: from then on its word is waited for, which says why."""
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry out an operation.
+
+        Raises:
+            DLedgerError: as the operation says.
+        """
+        try:
+            request = next(operation)
+            while True:
+                try:
+                    answer = self.ask(request)
+                except DLedgerError as error:
+                    request = operation.throw(error)
+                else:
+                    request = operation.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def ask(self, request: Request) -> tuple[Any, memoryview]:
+        """Ask until it is answered for good or the time is over."""
+        call = self._core.call(request)
+        while True:
+            try:
+                step = call.step(self._core.now_ms())
+            except Unavailable as error:
+                self._core.lost = type(error) is Unavailable
+                raise
+            if isinstance(step, Wait):
+                time.sleep(step.ms / 1000)
+                continue
+            try:
+                connection = self.connection(step.address)
+            except Unavailable as error:
+                call.unreachable(step.address, str(error).removeprefix(f"{step.address}: "))
+                continue
+            except DLedgerError as error:
+                raise call.refused(error) from None
+            if isinstance(step, Probe):
+                self._probe(call, connection)
+            elif (answer := self._attempt(call, request, connection)) is not None:
+                return answer
+
+    def _probe(self, call: Call, connection: BlockingConnection) -> None:
+        address = connection.address
+        self.asking = True
+        try:
+            answer, _ = connection.ask(MetadataRequest(), (), self._deadline(call, 1000))
+            self.asking = False
+        except Lost as error:
+            self.asking = False
+            self.drop(address)
+            call.unreachable(address, str(error))
+        else:
+            call.learned(address, answer)
+
+    def _attempt(self, call: Call, request: Request, connection: BlockingConnection) -> tuple[Any, memoryview] | None:
+        address = connection.address
+        attempt_ms = request.attempt_ms if request.terms.repeatable else call.deadline_ms
+        self.asking = True
+        try:
+            answer, payload = connection.ask(request.message, request.payload, self._deadline(call, attempt_ms))
+            self.asking = False
+        except Lost as error:
+            self.asking = False
+            self.drop(address)
+            if error.sent:
+                call.lost(address, str(error))
+            else:
+                call.unreachable(address, str(error))
+            return None
+        code, message, leader_id = request.outcome(answer)
+        done = call.answered(address, code, message, leader_id, self._core.now_ms())
+        return (answer, payload) if done else None
+
+    def _deadline(self, call: Call, attempt_ms: float) -> float:
+        now = self._core.now_ms()
+        return time.monotonic() + max(1.0, min(attempt_ms, call.deadline_ms - now)) / 1000
+
+    def connection(self, address: str) -> BlockingConnection:
+        """The connection to ``address``, opened if there is none that works.
+
+        Raises:
+            Unavailable: nobody answers there, or by now another group's node.
+            WrongGroup: another group's node is there, and at every other address too, or none of ours was ever seen.
+            CertificateRefused: at this and every other address one side does not take the other's certificate.
+        """
+        connection = self._connections.get(address)
+        if connection is not None:
+            if connection.usable:
+                return connection
+            self.drop(address)
+        connection = self._connections[address] = self.open(address)
+        return connection
+
+    def open(self, address: str) -> BlockingConnection:
+        """A connection that the caller closes or gives to `keep`; errors as in `connection`."""
+        timeout_s = self._core.config.connect_timeout_ms / 1000
+        on_refusal = None if self._was_refused else self._refused
+        try:
+            connection = BlockingConnection(
+                address, self._core.greeting(), LIMITS, timeout_s, self._core.tls, on_refusal
+            )
+        except (WrongGroup, CertificateRefused) as error:
+            raise self._core.refusal(address, error) from None
+        self._core.routes.welcomed(connection.welcome)
+        self._core.topics.clear()  # whatever happened meanwhile
+        return connection
+
+    def _refused(self) -> None:
+        self._was_refused = True
+
+    def take(self, address: str) -> BlockingConnection:
+        """The connection to ``address``, for the caller alone; errors as in `connection`."""
+        connection = self.connection(address)
+        del self._connections[address]
+        return connection
+
+    def keep(self, connection: BlockingConnection) -> None:
+        """Give back what `take` gave, with no answer under way."""
+        if self._connections.setdefault(connection.address, connection) is not connection:
+            connection.close()
+
+    def drop(self, address: str) -> None:
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        for address in list(self._connections):
+            self.drop(address)

@@ -1,0 +1,1 @@
+"""What the blocking and the asyncio client share: no socket, no thread."""

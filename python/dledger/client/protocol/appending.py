@@ -1,0 +1,189 @@
+"""One append: from records to a body, with a number that makes a retry harmless."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dledger.client.protocol import requests as operations
+from dledger.client.protocol.arguments import whole
+from dledger.client.protocol.client_state import SERVER_MS, ClientState, Operation, Request
+from dledger.client.protocol.results import Appended
+from dledger.client.protocol.routing import CallPolicy
+from dledger.client.protocol.session import ProducerSession
+from dledger.errors import (
+    ConfigError,
+    DLedgerError,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    ProducerFenced,
+    RecordTooLarge,
+    TopicNotFound,
+)
+from dledger.protocol.messages.client import AppendRequest, TopicInfo
+from dledger.records.body.build import Values, binary_column
+from dledger.records.body.header import BODY_HEADER_SIZE
+from dledger.records.body.records import encode_batch
+from dledger.types import Buffer
+
+APPEND = AppendRequest(timeout_ms=SERVER_MS)
+
+
+class SessionHolder(Protocol):
+    """Who keeps a session from one append to the next."""
+
+    session: ProducerSession | None
+
+
+def append(
+    core: ClientState, holder: SessionHolder, name: str, partition: int | None, batch: pa.RecordBatch
+) -> Operation[Appended]:
+    """Append one batch as one entry.
+
+    After an error that leaves the outcome open the session is given up, so that the next append starts a new one and
+    does not wait for a number that may never come.
+    """
+    info = yield from operations.known_topic(core, name, partition)
+    sessions = 0
+    while True:
+        at = place(core, info, partition, batch)
+        header, payload = encode_batch(
+            batch, topic_id=info.topic_id, partition=at, codec=core.codec, now_us=core.now_us()
+        )
+        check_size(core, name, batch.num_rows, len(payload))
+        try:
+            if core.config.idempotent:
+                session = holder.session
+                if session is None:
+                    session = holder.session = yield from operations.init_producer(core)
+                    sessions += 1
+                header = session.stamp(header, info.topic_id, at)
+            base_offset = yield from send(core, name, header, payload)
+        except OutOfOrderSequence:  # the group has forgotten the session; nothing was written
+            holder.session = None
+            if sessions > 1:
+                raise
+        except ProducerFenced:
+            holder.session = None
+            raise
+        except TopicNotFound:
+            core.topics.pop(name, None)
+            fresh = yield from operations.topic(core, name)
+            if fresh == info:
+                raise
+            info = fresh  # created anew: the name is what the caller asked for
+        except DLedgerError as error:
+            if not error.definite:
+                holder.session = None
+            raise
+        else:
+            if core.config.idempotent and holder.session is not None:
+                holder.session.advance(info.topic_id, at)
+            return Appended(name, at, base_offset, base_offset + batch.num_rows)
+
+
+def send(core: ClientState, name: str, header: bytes, payload: Buffer) -> Operation[int]:
+    """Ask for one append; the first record's offset."""
+    terms = CallPolicy(what=f"append to {name!r}", writes=True, repeatable=core.config.idempotent, sequenced=True)
+    answer, _ = yield Request(APPEND, terms, (header, payload))
+    if answer.base_offset < 0:
+        raise OutcomeUnknown(f"append to {name!r}: it was done, but its offsets are not known any more")
+    offset: int = answer.base_offset
+    return offset
+
+
+def check_size(core: ClientState, name: str, records: int, payload_size: int) -> None:
+    """Refuse here what the leader would refuse.
+
+    Raises:
+        RecordTooLarge: with the limit, and what to do.
+    """
+    limit, size = core.routes.max_body_bytes, BODY_HEADER_SIZE + payload_size
+    if limit and size > limit:
+        way = "make it smaller"
+        if records > 1:
+            way = "send fewer at once, or use producer() or transaction(), which cut them"
+        raise RecordTooLarge(
+            f"append to {name!r}: {records} records of together {size} bytes are over the group's max_body_bytes "
+            f"{limit}; {way}"
+        )
+
+
+def place(core: ClientState, info: TopicInfo, partition: int | None, batch: pa.RecordBatch) -> int:
+    """The partition that a batch goes to: the named one, that of its one key, or the next in turn.
+
+    Raises:
+        ConfigError: no such partition, or keys of several partitions in one batch.
+    """
+    if partition is not None:
+        if not 0 <= partition < info.partitions:
+            raise ConfigError(f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}")
+        return partition
+    if info.partitions == 1:
+        return 0
+    spread = partitions_of(batch, info.partitions)
+    if spread is None:
+        core.turn += 1
+        return core.turn % info.partitions
+    return _only(info, spread)
+
+
+def place_values(info: TopicInfo, partition: int | None, keys: Values | None, turn: int) -> int:
+    """`place` for values that are no batch yet."""
+    if partition is not None and type(partition) is not int:
+        partition = whole("partition", partition)
+    if partition is not None or info.partitions == 1:
+        if not 0 <= (partition or 0) < info.partitions:
+            raise ConfigError(f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}")
+        return partition or 0
+    if keys is None:
+        return turn % info.partitions
+    if isinstance(keys, bytes):
+        return (murmur2(keys) & 0x7FFFFFFF) % info.partitions
+    found = partitions_of(pa.RecordBatch.from_arrays([binary_column("key", keys)], ["key"]), info.partitions)
+    return turn % info.partitions if found is None else _only(info, found)
+
+
+def _only(info: TopicInfo, spread: dict[int, pa.Array]) -> int:
+    if len(spread) > 1:
+        raise ConfigError(
+            f"the keys of one batch belong to {len(spread)} partitions of topic {info.name!r}: append them one by "
+            "one, name a partition, or use transaction(), which sorts them"
+        )
+    only: int = next(iter(spread))
+    return only
+
+
+def partitions_of(batch: pa.RecordBatch, partitions: int) -> dict[int, pa.Array] | None:
+    """Partition -> the rows that go there, by the hash of their keys; None when there are no keys.
+
+    The hash is that of Kafka's Java client. Each different key is hashed once; a record without a key goes to
+    partition 0, to stay in order with its like.
+    """
+    at = batch.schema.get_field_index("key")
+    if at < 0 or batch.column(at).null_count == batch.num_rows:
+        return None
+    keys = batch.column(at).dictionary_encode()
+    chosen = pa.array([(murmur2(key) & 0x7FFFFFFF) % partitions for key in keys.dictionary.to_pylist()], pa.int32())
+    rows = pc.fill_null(chosen.take(keys.indices), 0)
+    found: dict[int, pa.Array] = {}
+    for partition in pc.unique(rows).to_pylist():
+        found[partition] = pc.indices_nonzero(pc.equal(rows, partition))
+    return found
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bits, with the seed of Kafka's default partitioner."""
+    size, m, mask = len(data), 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ size
+    whole = size - size % 4
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = h * m & mask ^ k
+    if whole < size:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15

@@ -1,0 +1,236 @@
+"""Arguments of callers, looked at before anything is sent: a wrong one is the caller's mistake, and its name helps.
+
+`checked` goes by the annotations of a class's public methods, so that a new method is checked as well. What is as good
+as the annotated type is taken for it: whole numbers of numpy, sets of names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import Any, Final, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from dledger.client.protocol.results import Span
+from dledger.errors import ConfigError
+from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.protocol.messages.client import OffsetKind, TopicInfo
+from dledger.records.columns.types import Columns
+from dledger.rocketmq.format.message import Message
+
+C = TypeVar("C")
+Time: TypeAlias = int | datetime
+"""Microseconds since 1970 UTC, or a datetime; one without a time zone is UTC, as where records are written."""
+Take = Callable[[Any], Any]
+"""Gives an argument as it is to be used. Raises `Wrong`."""
+INT64: Final = range(-(1 << 63), 1 << 63)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Wrong(Exception):
+    """With what belongs in the place of a value, and the value."""
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Wrong("text (str)", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Wrong("text without lone surrogates", value) from None
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise Wrong("a whole number (int)", value)
+        value = operator.index(value)
+    if value not in INT64:
+        raise Wrong("a whole number of 64 bits", value)
+    number: int = value
+    return number
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value not in (0, 1) or isinstance(value, float):
+        raise Wrong("True or False", value)
+    return bool(value)
+
+
+def _one_of(*kinds: type, named: str = "") -> Take:
+    def take(value: Any) -> Any:
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise Wrong(named or " or ".join(kind.__name__ for kind in kinds), value)
+        return value
+
+    return take
+
+
+def _optional(take: Take) -> Take:
+    return lambda value: None if value is None else take(value)
+
+
+def _each(take: Take, named: str) -> Take:
+    def take_all(value: Any) -> list[Any]:
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise Wrong(named, value)
+        return [take(one) for one in value]
+
+    return take_all
+
+
+def _pairs(key: Take, item: Take, named: str) -> Take:
+    def take(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, Mapping):
+            raise Wrong(named, value)
+        return {key(name): item(one) for name, one in value.items()}
+
+    return take
+
+
+def _kind(value: Any) -> OffsetKind:
+    try:
+        return OffsetKind(value)
+    except ValueError:
+        raise Wrong("an OffsetKind", value) from None
+
+
+def _time(value: Any) -> int:
+    if not isinstance(value, datetime):
+        try:
+            return _whole(value)
+        except Wrong:
+            raise Wrong("microseconds since 1970 UTC (int) or a datetime", value) from None
+    return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - EPOCH) // timedelta(microseconds=1)
+
+
+def microseconds(name: str, value: int | datetime) -> int:
+    """A time in microseconds since 1970 UTC; a datetime without a time zone is UTC, as where records are written.
+
+    Raises:
+        ConfigError: it is neither; ``name`` is that of the argument.
+    """
+    try:
+        return _time(value)
+    except Wrong as wrong:
+        raise _mistake(name, wrong) from None
+
+
+def whole(name: str, value: int) -> int:
+    """A whole number of 64 bits. Raises `ConfigError` with the ``name`` of the argument for anything else."""
+    try:
+        return _whole(value)
+    except Wrong as wrong:
+        raise _mistake(name, wrong) from None
+
+
+_OFFSETS: Final = _pairs(_whole, _whole, "a dict of partition -> offset")
+_TIMES: Final = _pairs(_whole, _time, "a dict of partition -> time")
+TAKEN: Final[Mapping[str, Take]] = {
+    "str": _text,
+    "str | None": _optional(_text),
+    "int": _whole,
+    "int | None": _optional(_whole),
+    "int | str": _one_of(int, str),
+    "bool": _truth,
+    "Time": _time,
+    "OffsetKind": _kind,
+    "TopicInfo": _one_of(TopicInfo),
+    "str | TopicInfo": _one_of(str, TopicInfo),
+    "str | int | TopicInfo": _one_of(str, int, TopicInfo),
+    "Columns": _one_of(Columns),
+    "pa.RecordBatch": _one_of(pa.RecordBatch, named="a pyarrow.RecordBatch"),
+    "Sequence[str]": _each(_text, "a list of texts (str)"),
+    "str | Sequence[str]": lambda value: value if isinstance(value, str) else _each(_text, "a list of texts")(value),
+    "Sequence[int]": _each(_whole, "a list of whole numbers (int)"),
+    "Sequence[Span]": _each(_one_of(Span), "a list of Span"),
+    "Sequence[StageSum]": _each(_one_of(StageSum), "a list of StageSum"),
+    "Sequence[Message]": _each(_one_of(Message), "a list of Message"),
+    "Mapping[int, int] | None": _optional(_OFFSETS),
+    "Mapping[str, Mapping[int, int]]": _pairs(_text, _OFFSETS, "a dict of topic -> partition -> offset"),
+    "Mapping[str, Mapping[int, int]] | None": _optional(
+        _pairs(_text, _OFFSETS, "a dict of topic -> partition -> offset")
+    ),
+    "Mapping[str, Mapping[int, Time]]": _pairs(_text, _TIMES, "a dict of topic -> partition -> time"),
+    "Mapping[str, str] | None": _optional(_pairs(_text, _text, "a dict of text -> text")),
+    "bytes": _one_of(bytes, bytearray, memoryview, named="bytes"),
+}
+"""By annotation."""
+ELSEWHERE: Final = frozenset({
+    "Values", "Values | None", "Headers | None", "Times | None", "Any", "RowsSum | None", "Batches",
+    "type[BaseException] | None", "BaseException | None", "TracebackType | None",
+})  # fmt: skip
+"""Annotations of arguments that are looked at where they are used."""
+
+
+def checked(cls: type[C]) -> type[C]:
+    """Let the public methods of a class look at their arguments: a wrong one is a `ConfigError` that names it.
+
+    Raises:
+        TypeError: an annotation is neither in TAKEN nor in ELSEWHERE.
+    """
+    for name, function in list(vars(cls).items()):
+        if inspect.isfunction(function) and not name.startswith("_"):
+            setattr(cls, name, _checked(function))
+    return cls
+
+
+def _checked(function: Any) -> Any:
+    takes: dict[str, Take] = {}
+    places: list[tuple[str, Take] | None] = []
+    for parameter in inspect.signature(function).parameters.values():
+        known = None if parameter.annotation in ELSEWHERE else TAKEN.get(parameter.annotation)
+        if known is None and parameter.annotation not in {parameter.empty, *ELSEWHERE}:
+            raise TypeError(f"{function.__qualname__}: {parameter} is not checked")
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            places.append(None if known is None else (parameter.name, known))
+        if known is not None:
+            takes[parameter.name] = known
+    if not takes:
+        return function
+
+    def take(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        name = ""
+        found = list(args)
+        try:
+            for at, place in enumerate(places[: len(args)]):
+                if place is not None:
+                    name = place[0]
+                    found[at] = place[1](args[at])
+            for name, value in named.items():
+                if name in takes:
+                    named[name] = takes[name](value)
+        except Wrong as wrong:
+            raise _mistake(f"{function.__name__}(): {name}", wrong) from None
+        return tuple(found)
+
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def call_async(*args: Any, **named: Any) -> Any:
+            return await function(*take(args, named), **named)
+
+        return call_async
+
+    @wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        return function(*take(args, named), **named)
+
+    return call
+
+
+def _mistake(name: str, wrong: Wrong) -> ConfigError:
+    expected, value = wrong.args
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else shown[:60] + "..."
+    return ConfigError(f"{name} is {shown}, of type {type(value).__name__}: {expected} belongs there")
+
+
+__all__ = ["ELSEWHERE", "TAKEN", "Time", "checked", "microseconds", "whole"]

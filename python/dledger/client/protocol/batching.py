@@ -1,0 +1,172 @@
+"""Many small appends into few batches, and each batch's answer back to its appends. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from dledger.client.protocol.in_flight_window import Item
+from dledger.client.protocol.results import Appended
+from dledger.errors import DLedgerError, OutcomeUnknown
+from dledger.records.body.records import make_records
+from dledger.records.body.sizer import OVERHEAD, coalesce, split_batch
+
+
+class Promise(Protocol):
+    """A future, of threads or of asyncio."""
+
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: Any, /) -> None: ...
+
+
+class Pending:
+    """One append: done when all its records are. Cut into several entries, ``start`` is the first one's and ``end`` the
+    last one's, in whatever order they are answered; records of other producers may lie between.
+
+    It fails when all its entries are decided and one of them failed, and definitely only if none was written.
+    """
+
+    __slots__ = ("end", "error", "future", "left", "partition", "start", "topic")
+
+    def __init__(self, future: Promise, topic: str, partition: int, count: int) -> None:
+        self.future = future
+        self.topic = topic
+        self.partition = partition
+        self.left = count
+        self.start = self.end = -1
+        self.error: DLedgerError | None = None
+
+    def answered(self, result: int | DLedgerError, count: int) -> None:
+        """``count`` of its records have the offsets from ``result`` on, or failed."""
+        self.left -= count
+        if isinstance(result, DLedgerError):
+            if self.error is None or self.error.definite:
+                self.error = result
+        else:
+            self.start = result if self.start < 0 else min(self.start, result)
+            self.end = max(self.end, result + count)
+        if self.left:
+            return
+        if self.error is not None:
+            self.future.set_exception(self._whole(self.error))
+        else:
+            self.future.set_result(Appended(self.topic, self.partition, self.start, self.end))
+
+    def _whole(self, error: DLedgerError) -> DLedgerError:
+        """What an error of one part says of the whole append."""
+        if self.start < 0 or not error.definite:
+            return error
+        whole = OutcomeUnknown(f"append to {self.topic!r}: a part of it was written from {self.start} on, but: {error}")
+        whole.__cause__ = error
+        return whole
+
+
+@dataclass(slots=True)
+class Batch:
+    """What goes out as one entry, and whose records it holds, in order."""
+
+    partition: int
+    records: pa.RecordBatch
+    parts: list[tuple[Pending, int]]
+
+    def answered(self, result: int | DLedgerError) -> None:
+        offset = result
+        for pending, count in self.parts:
+            pending.answered(offset, count)
+            if not isinstance(offset, DLedgerError):
+                offset += count
+
+
+class Outgoing:
+    """Batches that go out together, and those that cannot. The loop takes it once, however often it is handed over."""
+
+    __slots__ = ("items", "refused", "size", "taken")
+
+    def __init__(self, items: Sequence[Item], refused: Sequence[tuple[Batch, DLedgerError]] = ()) -> None:
+        self.items = items
+        self.refused = refused
+        self.size = sum(len(item.header) + len(item.payload) for item in items)
+        self.taken = False
+
+    def refuse(self) -> None:
+        """Fail what cannot go out."""
+        refused, self.refused = self.refused, ()
+        for batch, error in refused:
+            batch.answered(error)
+
+
+class Group:
+    """What waits for one partition, in order, until it is worth an entry.
+
+    Each record is taken by one step, the append to ``entries``, and nothing is taken any more when ``outgoing`` is set:
+    whoever is interrupted between two steps leaves nothing half done.
+    """
+
+    __slots__ = ("entries", "outgoing", "partition", "size")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.entries: list[tuple[Pending, bytes | pa.RecordBatch, bytes | None]] = []
+        self.size = 0
+        self.outgoing: Outgoing | None = None
+
+    def add_value(self, pending: Pending, value: bytes, key: bytes | None) -> None:
+        """One record of plain bytes."""
+        self.size += len(value) + (len(key) if key else 0) + 32
+        self.entries.append((pending, value, key))
+
+    def add_batch(self, pending: Pending, records: pa.RecordBatch, size: int) -> None:
+        """Records of any kind, of ``size`` bytes."""
+        self.size += size
+        self.entries.append((pending, records, None))
+
+    def batches(self, max_body: int) -> tuple[list[Batch], DLedgerError | None]:
+        """What was collected, as entries of up to ``max_body`` bytes; or all of it as one, and why it cannot be cut."""
+        records: list[pa.RecordBatch] = []
+        parts: list[tuple[Pending, int]] = []
+        for plain, entries in groupby(self.entries, _is_plain):
+            if plain:
+                pendings, values, keys = zip(*entries, strict=True)
+                keyed = any(key is not None for key in keys)
+                records.append(make_records(list(values), keys=list(keys) if keyed else None))
+                parts += [(pending, 1) for pending in pendings]
+            else:
+                for pending, batch, _ in entries:
+                    records.append(batch)
+                    parts.append((pending, len(batch)))
+        if len(records) == 1 and self.size <= max_body - OVERHEAD:
+            return [Batch(self.partition, records[0], parts)], None
+        try:
+            whole = list(coalesce(records, max_body)) if len(records) > 1 else records
+            pieces = [piece for batch in whole for piece in split_batch(batch, max_body)]
+        except DLedgerError as error:  # a record that is over by itself, and those that share its batch
+            return [Batch(self.partition, records[0], parts)], error
+        return _shared(self.partition, pieces, parts), None
+
+
+def _is_plain(entry: tuple[Pending, bytes | pa.RecordBatch, bytes | None]) -> bool:
+    return isinstance(entry[1], bytes)
+
+
+def _shared(partition: int, pieces: list[pa.RecordBatch], parts: list[tuple[Pending, int]]) -> list[Batch]:
+    """Pieces as batches, each with the appends whose records it holds."""
+    if len(pieces) == 1:
+        return [Batch(partition, pieces[0], parts)]
+    found: list[Batch] = []
+    rest = iter(parts)
+    pending, left = next(rest)
+    for piece in pieces:
+        rows, shares = piece.num_rows, []
+        while rows:
+            if not left:
+                pending, left = next(rest)
+            share = min(rows, left)
+            shares.append((pending, share))
+            rows -= share
+            left -= share
+        found.append(Batch(partition, piece, shares))
+    return found

@@ -1,0 +1,135 @@
+"""What the blocking and the asyncio client share: settings, routes, and the operations, written once as generators.
+
+An operation yields a `Request` for each question and is sent `(answer, payload)`, or has the error thrown into it; a
+shell (`dledger.client.blocking.transport`, `dledger.client.aio.transport`) does the asking.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from dledger.client.protocol.routing import Call, CallPolicy, Patience, Routes
+from dledger.client.protocol.seen_end_offsets import SeenEndOffsets
+from dledger.config import ClientConfig, check_name, from_settings
+from dledger.environment import REAL, Environment
+from dledger.errors import DLedgerError, Unavailable, WrongGroup
+from dledger.net.address import split_addresses
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.tls import CertificateRefused, client_context
+from dledger.net.secret import Secret, read_secret
+from dledger.net.user_directory import group_secret
+from dledger.protocol.messages.client import TopicInfo
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloResponse
+from dledger.protocol.wire import Message
+from dledger.records.body.header import Codec
+from dledger.records.columns.types import Columns
+from dledger.types import Buffer
+
+T = TypeVar("T")
+ATTEMPT_MS: Final = 5000
+"""Longest silence after a request before it is asked again elsewhere. Only what is safe to repeat is asked again."""
+SERVER_MS: Final = 4000
+"""The time a node is given for a write: it answers before we stop listening."""
+CODECS: Final = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question of an operation."""
+
+    message: Message
+    terms: CallPolicy
+    payload: Sequence[Buffer] = ()
+    attempt_ms: float = ATTEMPT_MS
+    timeout_ms: float | None = None
+    """For all attempts; None: the client's request_timeout_ms."""
+    behind: Callable[[Any], str] | None = None
+    """Why an answer is older than what the client knows already, or ""; then it is asked again."""
+
+    def outcome(self, answer: Any) -> tuple[Code, str, str]:
+        """What an answer amounts to: its code, message, and hint at the leader."""
+        code: Code = answer.code
+        if code is Code.SUCCESS and self.behind is not None and (why := self.behind(answer)):
+            return Code.BEHIND, why, ""
+        return code, getattr(answer, "message", ""), getattr(answer, "leader_id", "")
+
+
+Operation = Generator[Request, tuple[Any, memoryview], T]
+
+
+@dataclass(slots=True)
+class ClientState:
+    """A client's settings and what it has learned. Plain values: threads may share it."""
+
+    bootstrap_servers: str
+    config: ClientConfig
+    routes: Routes
+    environment: Environment = REAL
+    tls: ssl.SSLContext | None = None
+    """What connections to the nodes need, if they are not plain."""
+    topics: dict[str, TopicInfo] = field(default_factory=dict)
+    """Topics as last seen; a wrong one is noticed when a node refuses its id."""
+    ends: SeenEndOffsets = field(default_factory=SeenEndOffsets)
+    schemas: dict[str, list[Columns]] = field(default_factory=dict)
+    """The versions of typed topics' columns as far as they are known, by log id; none of them ever changes."""
+    turn: int = 0
+    lost: bool = False
+    """A call found nobody, or another group: perhaps this one has gone from these addresses for good."""
+
+    @staticmethod
+    def make(
+        bootstrap_servers: str, group: str, settings: dict[str, Any], environment: Environment = REAL
+    ) -> ClientState:
+        """Check and take settings.
+
+        Raises:
+            ConfigError, UnknownOption: an address or a setting cannot be.
+        """
+        if group:
+            check_name("group", group)
+        config = from_settings(ClientConfig, settings)
+        routes = Routes(split_addresses(bootstrap_servers), group)
+        return ClientState(bootstrap_servers, config, routes, environment, client_context(config.tls))
+
+    @property
+    def codec(self) -> Codec:
+        return CODECS[self.config.compression]
+
+    def greeting(self) -> Greeting:
+        """How a new connection begins."""
+        own = Introduction(group=self.routes.group, group_id=self.routes.lineage.group_id)
+        strict = bool(self.config.secret_file)
+        return Greeting(own, secret=self._secret, strict=strict, environment=self.environment)
+
+    def _secret(self, answer: HelloResponse) -> Secret | None:
+        return read_secret(self.config.secret_file) if self.config.secret_file else group_secret(answer.group)
+
+    def refusal(self, address: str, error: WrongGroup | CertificateRefused) -> DLedgerError:
+        """What to raise for a node that is not taken, or takes not this side: the error itself where no other address
+        is left; else `Unavailable`, for that address alone."""
+        routes = self.routes
+        if isinstance(error, CertificateRefused):  # one node's may be wrong, where others' are not
+            return error if routes.is_refused(address) else Unavailable(str(error))
+        if routes.peers and not routes.is_foreign(address):  # its port was given to somebody else
+            return Unavailable(str(error))
+        self.lost = True
+        return error
+
+    def call(self, request: Request) -> Call:
+        """The attempts of a request, beginning now."""
+        config = self.config
+        timeout = config.request_timeout_ms if request.timeout_ms is None else request.timeout_ms
+        patience = Patience(timeout, config.retry_min_ms, config.retry_max_ms)
+        return Call(self.routes, request.terms, patience, self.now_ms(), self.environment.fraction)
+
+    def now_ms(self) -> int:
+        """The monotonic clock, in ms."""
+        return self.environment.now_ms()
+
+    def now_us(self) -> int:
+        """The wall clock, in microseconds since 1970 UTC: only ever a record's label."""
+        return self.environment.wall_us()

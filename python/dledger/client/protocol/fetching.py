@@ -1,0 +1,84 @@
+"""Reading a range of offsets, as one request after the other. Pure; the shells send and receive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.checksum import crc32
+from dledger.client.protocol.outcome import AnswerOutcome, answer_outcome, error_for
+from dledger.errors import CorruptEntry, ProtocolError
+from dledger.protocol.messages.client import FetchedBatch, FetchRequest, FetchResponse
+from dledger.protocol.messages.codes import Code
+
+WAIT_MS = 1000
+"""How long a node holds a request for records that are not there yet."""
+
+
+class Fetcher:
+    """Where a read is, what it asks next, and whether an answer is what it should be.
+
+    Args:
+        start, end: offsets [start, end); an end of None is never reached.
+        on_read: called with the offset behind what was read.
+    """
+
+    def __init__(
+        self, topic_id: int, partition: int, start: int, end: int | None, max_bytes: int, what: str,
+        on_read: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.position = start
+        self._topic_id = topic_id
+        self._partition = partition
+        self._end = end
+        self._max_bytes = max_bytes
+        self._what = what
+        self._on_read = on_read
+
+    @property
+    def done(self) -> bool:
+        return self._end is not None and self.position >= self._end
+
+    def request(self) -> FetchRequest:
+        """The next question."""
+        return FetchRequest(
+            topic_id=self._topic_id,
+            partition=self._partition,
+            start_offset=self.position,
+            end_offset=-1 if self._end is None else self._end,
+            max_bytes=self._max_bytes,
+            wait_ms=WAIT_MS,
+        )
+
+    def take(self, answer: FetchResponse, payload: memoryview) -> list[tuple[FetchedBatch, memoryview]]:
+        """The batches of an answer, each with its body; moves `position` behind them.
+
+        Raises:
+            DLedgerError: one of the kinds of `elsewhere` when another replica may know better.
+        """
+        if answer.code is not Code.SUCCESS:
+            raise error_for(
+                answer.code, answer.message, self._what, begin=answer.begin_offset, end=answer.end_offset
+            )
+        found: list[tuple[FetchedBatch, memoryview]] = []
+        at, position = 0, self.position
+        for batch in answer.batches:
+            last = batch.base_offset + batch.count
+            if batch.base_offset > position or last <= position or (found and batch.base_offset != position):
+                raise ProtocolError(f"{self._what}: offsets [{batch.base_offset}, {last}) where {position} comes next")
+            body = payload[at : at + batch.size]
+            if batch.crc and crc32(body) != batch.crc:
+                raise CorruptEntry(
+                    f"{self._what}: the body of offsets [{batch.base_offset}, {last}) does not match its CRC"
+                )
+            found.append((batch, body))
+            at += batch.size
+            position = last
+        self.position = position
+        if found and self._on_read is not None:
+            self._on_read(position)
+        return found
+
+
+def elsewhere(code: Code) -> bool:
+    """Whether another replica may give what this one refused."""
+    return code is Code.CORRUPT_ENTRY or answer_outcome(code) in {AnswerOutcome.AGAIN, AnswerOutcome.UNCLEAR}

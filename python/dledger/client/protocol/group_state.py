@@ -1,0 +1,156 @@
+"""What a group knows of itself, for those who look after it: partitions, consumer groups' lag, commits, entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from dledger.client.protocol.client_state import ClientState, Operation, Request
+from dledger.client.protocol.routing import CallPolicy
+from dledger.config import check_name
+from dledger.protocol.messages.client import Listing, ListRequest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition: offsets [begin_offset, end_offset) are kept, in ``bytes`` stored bytes."""
+
+    topic: str
+    partition: int
+    begin_offset: int
+    end_offset: int
+    bytes: int
+    newest_us: int
+    """Largest time of a record that it ever had, in microseconds since 1970 UTC; 0: it never had one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a consumer group is behind in one partition."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    """Everything below is processed."""
+    begin_offset: int
+    """First offset that is kept; above ``offset``: the records between are lost to the group."""
+    end_offset: int
+    rows: int
+    """Records that are not processed: ``end_offset - offset``."""
+    bytes: int
+    """Stored bytes of the kept batches that hold such records, whole batches."""
+    seconds: float
+    """How long ago the first of these batches was written, by the newest record time up to its end and this machine's
+    clock; 0.0 without lag."""
+    committed_ms: int
+    """When the group last said how far it is, in ms since 1970 UTC; 0: not known."""
+    holds: bool
+    """Whether it holds retention back."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitState:
+    """A committed transaction, as far as its topics are still there and its records kept."""
+
+    index: int
+    """Of the log's entry that committed it."""
+    writer_id: str
+    sequence: int
+    time_ms: int
+    """Of the commit, in ms since 1970 UTC, by the leader's clock."""
+    offsets: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    """topic -> partition -> (start, end)."""
+
+    @property
+    def records(self) -> int:
+        return sum(end - start for spans in self.offsets.values() for start, end in spans.values())
+
+
+@dataclass(frozen=True, slots=True)
+class EntryState:
+    """An entry of the log. What its kind does not have is empty, 0, or -1."""
+
+    index: int
+    term: int
+    pos: int
+    size: int
+    """Bytes, header included."""
+    kind: str
+    """data, staged, command, noop, other: as `dledger dump` has them."""
+    topic: str = ""
+    """Empty for a topic that was deleted."""
+    partition: int = -1
+    offset: int = -1
+    """Of its first record; -1 for staged records that no commit has placed."""
+    records: int = 0
+    command: str = ""
+    fields: str = ""
+
+
+def partitions(core: ClientState) -> Operation[list[PartitionState]]:
+    """All partitions, by topic and number."""
+
+    def state(row: dict[str, Any]) -> PartitionState:
+        return PartitionState(
+            row["topic"], row["partition"], row["begin_offset"], row["end_offset"], row["bytes"], row["newest_us"]
+        )
+
+    found = yield from _all(Listing.PARTITIONS, "list partitions", state)
+    return sorted(found, key=lambda one: (one.topic, one.partition))
+
+
+def lag(core: ClientState, group: str) -> Operation[list[Lag]]:
+    """Of every partition that the group has said something of; none for a group that is not there."""
+    check_name("consumer group", group)
+
+    def state(row: dict[str, Any]) -> Lag:
+        rows = row["end_offset"] - row["offset"]
+        seconds = max(0.0, (core.now_us() - row["oldest_us"]) / 1e6) if rows else 0.0
+        return Lag(
+            group, row["topic"], row["partition"], row["offset"], row["begin_offset"], row["end_offset"], rows,
+            row["bytes"], seconds, row["committed_ms"], row["holds"],
+        )  # fmt: skip
+
+    found = yield from _all(Listing.PROGRESS, f"lag of group {group!r}", state, group)
+    return sorted(found, key=lambda one: (one.topic, one.partition))
+
+
+def commits(start: int) -> Operation[list[CommitState]]:
+    """Of transactions, from the entry ``start`` on."""
+
+    def state(row: dict[str, Any]) -> CommitState:
+        spans = {t: {p: (s[0], s[1]) for p, s in found.items()} for t, found in row["offsets"].items()}
+        return CommitState(row["index"], row["writer_id"], row["sequence"], row["time_ms"], spans)
+
+    return (yield from _all(Listing.COMMITS, "list commits", state, start=start))
+
+
+def entries(start: int, end: int | None) -> Operation[list[EntryState]]:
+    """The log's committed entries from ``start`` up to, not including, ``end``."""
+    return (yield from _all(Listing.ENTRIES, "list entries", lambda row: EntryState(**row), start=start, end=end))
+
+
+def _all(
+    listing: Listing,
+    what: str,
+    state: Callable[[dict[str, Any]], T],
+    name: str = "",
+    start: int = 0,
+    end: int | None = None,
+) -> Operation[list[T]]:
+    """Page after page."""
+    found: list[T] = []
+    while start >= 0 and (end is None or start < end):
+        limit = 1000 if end is None else min(1000, end - start)
+        request = ListRequest(listing=listing, name=name, start=start, limit=limit)
+        answer, _ = yield Request(request, CallPolicy(what=what))
+        found += map(state, answer.rows)
+        start = answer.next_start
+    return found
+
+
+__all__ = ["CommitState", "EntryState", "Lag", "PartitionState", "commits", "entries", "lag", "partitions"]

@@ -1,0 +1,158 @@
+"""What a producer does with records before they go out: place them, check them, group them. Pure but for the wall
+clock, which labels records."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pyarrow as pa
+
+from dledger.client.protocol.appending import place_values
+from dledger.client.protocol.batching import Batch, Group, Outgoing, Pending, Promise
+from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.in_flight_window import Done, Item
+from dledger.config import MIB
+from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
+from dledger.protocol.messages.client import TopicInfo
+from dledger.records.body.build import Values
+from dledger.records.body.records import as_records, encode_batch
+from dledger.records.body.sizer import OVERHEAD, split_batch
+
+MAX_IN_FLIGHT = 2000
+"""A node remembers the results of a producer's last 2048 batches of each partition; a repeat must be among them."""
+
+
+class RecordAccumulator:
+    """The records of one producer that are not on their way yet.
+
+    Attributes:
+        ready: what is to go out, in order; whoever sends takes it from there.
+    """
+
+    def __init__(self, core: ClientState, info: TopicInfo, partition: int | None) -> None:
+        config = core.config
+        if not config.idempotent:
+            raise ConfigError("a producer needs idempotent=True: what is in flight could not be repeated in order")
+        if not 0 < config.max_in_flight <= MAX_IN_FLIGHT:
+            raise ConfigError(f"max_in_flight {config.max_in_flight}: 1 to {MAX_IN_FLIGHT}")
+        self._core = core
+        self._info = info
+        self._partition = partition
+        self._turn = 0
+        self._batch_bytes = min(config.batch_bytes, max_body(core))
+        self._groups: dict[int, Group] = {}
+        self.ready: deque[Outgoing] = deque()
+
+    @property
+    def empty(self) -> bool:
+        return not self._groups
+
+    def place(self, partition: int | None, keys: Values | None) -> int:
+        """Where records with these keys go.
+
+        Raises:
+            ConfigError: no such partition, or keys of several partitions.
+        """
+        return place_values(self._info, self._partition if partition is None else partition, keys, self._turn)
+
+    def check_value(self, value: bytes, key: bytes | None) -> None:
+        """Whether a record of plain bytes can be stored.
+
+        Raises:
+            RecordTooLarge: it cannot.
+        """
+        size, limit = len(value) + len(key or b""), max_body(self._core) - OVERHEAD
+        if size > limit:
+            raise RecordTooLarge(f"append to {self._info.name!r}: a record of {size} bytes is over the limit {limit}")
+
+    def add_value(self, future: Promise, at: int, value: bytes, key: bytes | None) -> int:
+        """Take one record of plain bytes; bytes that are ready to go out now."""
+        group = self._group(at)
+        group.add_value(Pending(future, self._info.name, at, 1), value, key)
+        return self._hand_over(group) if group.size >= self._batch_bytes else 0
+
+    def pieces(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """A batch as records, cut where it is over the limit: what `add_piece` takes one by one.
+
+        Raises:
+            RecordTooLarge, ConfigError: nothing can be taken.
+        """
+        records = as_records(batch)
+        if not records.num_rows:
+            raise ConfigError("a batch has at least one record")
+        if records.get_total_buffer_size() <= max_body(self._core) - OVERHEAD:  # no less than what it has of them
+            return [records]
+        return list(split_batch(records, max_body(self._core)))
+
+    def pending(self, future: Promise, at: int, count: int) -> Pending:
+        """An append of ``count`` records."""
+        return Pending(future, self._info.name, at, count)
+
+    def add_piece(self, pending: Pending, records: pa.RecordBatch, now: bool) -> int:
+        """Take a piece of an append; bytes that are ready to go out now. With ``now`` that is all of its partition."""
+        at = pending.partition
+        group = self._group(at)
+        if now and not group.entries:
+            size = self._ready(self._outgoing([Batch(at, records, [(pending, records.num_rows)])], None))
+            self._groups.pop(at, None)
+            return size
+        group.add_batch(pending, records, records.nbytes)
+        return self._hand_over(group) if now or group.size >= self._batch_bytes else 0
+
+    def hand_over(self) -> int:
+        """Everything goes out now; its bytes."""
+        return sum(self._hand_over(group) for group in list(self._groups.values()))
+
+    def _group(self, at: int) -> Group:
+        """The open group of a partition."""
+        group = self._groups.get(at)
+        if group is not None and group.outgoing is not None:  # who closed it was interrupted
+            self._hand_over(group)
+            group = None
+        if group is None:
+            group = self._groups[at] = Group(at)
+        return group
+
+    def _hand_over(self, group: Group) -> int:
+        """Close a group and put it where the loop finds it. Whoever is interrupted in here is followed by another who
+        does the same again: the loop takes it once."""
+        size = 0
+        if group.entries:
+            if group.outgoing is None:
+                group.outgoing = self._outgoing(*group.batches(max_body(self._core)))
+            size = self._ready(group.outgoing)
+        self._groups.pop(group.partition, None)
+        return size
+
+    def _ready(self, outgoing: Outgoing) -> int:
+        self._turn += 1
+        self.ready.append(outgoing)
+        return outgoing.size
+
+    def _outgoing(self, batches: list[Batch], error: DLedgerError | None) -> Outgoing:
+        if error is not None:
+            return Outgoing((), [(batch, error) for batch in batches])
+        items: list[Item] = []
+        refused: list[tuple[Batch, DLedgerError]] = []
+        for batch in batches:
+            try:
+                items.append(make_item(self._core, self._info, batch.partition, batch.records, batch.answered))
+            except DLedgerError as why:
+                refused.append((batch, why))
+        return Outgoing(items, refused)
+
+
+def max_body(core: ClientState) -> int:
+    """The group's max_body_bytes, as far as it is known."""
+    return core.routes.max_body_bytes or 8 * MIB
+
+
+def make_item(
+    core: ClientState, info: TopicInfo, partition: int, records: pa.RecordBatch, done: Done, staged: bool = False
+) -> Item:
+    """A batch as it goes out, still without its number."""
+    header, payload = encode_batch(
+        records, topic_id=info.topic_id, partition=partition, staged=staged, codec=core.codec, now_us=core.now_us()
+    )
+    deadline_ms = core.now_ms() + core.config.request_timeout_ms
+    return Item(info.topic_id, partition, header, payload, deadline_ms, done)

@@ -1,0 +1,81 @@
+"""What a client's calls give back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dledger.protocol.messages.hello import Ancestors
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Which group answers, as its nodes say."""
+
+    group_id: str = ""
+    """Drawn at its founding; empty for a group that is older than such ids."""
+    ancestors: Ancestors = ()
+    """The groups of which it is a copy: the id of each, and the last index that both share."""
+
+    def follows(self, group_id: str) -> bool:
+        """Whether it is that group or a copy of it, up to whatever index: who asks knows offsets, and no log index
+        to hold against the last shared one. What is not known is no contradiction."""
+        return not group_id or self.group_id in ("", group_id) or group_id in dict(self.ancestors)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The records have the offsets [start, end).
+
+    A producer cuts what is too large for one entry (``max_body_bytes``, less 1 KiB). Records of others may lie between
+    the pieces; ``end - start`` is then more than were appended.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction's end. ``repeated``: it was committed already, and nothing was changed now.
+
+    ``offsets``: topic -> partition -> (start, end) of what it wrote; empty for a repeat of a commit that a later one of
+    the same writer has overtaken. ``committed_ms``: of the repeat of a write with a digest, when it was committed; 0
+    where that is not known. ``checked``: False when that commit has left no digest to hold the repeat against.
+    """
+
+    repeated: bool
+    offsets: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    records: int = 0
+    committed_ms: int = 0
+    checked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets [start, end) of a partition, to be cut into pieces of about ``target_bytes``, ``max_pieces`` at most."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    target_bytes: int
+    max_pieces: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A piece [start, end) of a partition and its stored bytes."""
+
+    start: int
+    end: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """What a consumer group has processed: topic -> partition -> next offset."""
+
+    name: str
+    offsets: dict[str, dict[int, int]] = field(default_factory=dict)

@@ -1,0 +1,100 @@
+"""Reading that goes on behind an exception.
+
+Python ends a generator that an exception comes out of, and its next turn says that nothing is left. A reader that was
+interrupted by a signal handler or by ``asyncio.wait_for`` would take that for the end of the log. These iterators keep
+the position outside of the generator, and make another one from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from dledger import forks
+from dledger.protocol.messages.client import FetchedBatch
+
+T = TypeVar("T")
+
+
+class Resuming(Iterator[T], Generic[T]):
+    """What generators yield, each from behind what the one before it gave.
+
+    Args:
+        make: a generator from an offset on.
+        start: the first offset.
+        end_of: the offset behind what was yielded.
+    """
+
+    def __init__(
+        self, make: Callable[[int], Generator[T, None, None]], start: int, end_of: Callable[[T], int]
+    ) -> None:
+        self._make = make
+        self._position = start
+        self._end_of = end_of
+        self._running: Generator[T, None, None] | None = None
+        self._born = forks.generation
+
+    def __next__(self) -> T:
+        try:
+            if self._born != forks.generation:  # the generator has connections of the parent process
+                self._running, self._born = None, forks.generation
+            if self._running is None:
+                self._running = self._make(self._position)
+            found = next(self._running)
+            end = self._end_of(found)
+        except StopIteration:
+            raise
+        except BaseException:
+            if not getattr(self._running, "gi_running", False):  # else it is another thread's turn
+                self._running = None
+            raise
+        self._position = end  # no signal handler can come between this and the return
+        return found
+
+    def close(self) -> None:
+        """Give back what the reader holds; it is over."""
+        if self._running is None:
+            self._running = self._make(self._position)
+        self._running.close()
+
+
+class AsyncResuming(AsyncIterator[T], Generic[T]):
+    """`Resuming` under asyncio."""
+
+    def __init__(self, make: Callable[[int], AsyncGenerator[T, None]], start: int, end_of: Callable[[T], int]) -> None:
+        self._make = make
+        self._position = start
+        self._end_of = end_of
+        self._running: AsyncGenerator[T, None] | None = None
+
+    async def __anext__(self) -> T:
+        try:
+            if self._running is None:
+                self._running = self._make(self._position)
+            found = await anext(self._running)
+        except StopAsyncIteration:
+            raise
+        except BaseException:
+            if not getattr(self._running, "ag_running", False):  # else it is another task's turn
+                self._running = None
+            raise
+        self._position = self._end_of(found)
+        return found
+
+    async def aclose(self) -> None:
+        """Give back what the reader holds; it is over."""
+        if self._running is None:
+            self._running = self._make(self._position)
+        await self._running.aclose()
+
+
+def behind_records(batch: pa.RecordBatch) -> int:
+    """The offset behind a batch in the READ_SCHEMA."""
+    return int(batch.column(0)[-1].as_py()) + 1
+
+
+def behind_body(found: tuple[FetchedBatch, memoryview]) -> int:
+    """The offset behind a stored body."""
+    return found[0].base_offset + found[0].count

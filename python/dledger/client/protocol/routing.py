@@ -1,0 +1,267 @@
+"""Who leads, whom to ask next, when, and until when: the part of a client that knows no sockets and no clock.
+
+A `Call` is driven by its shell (`dledger.client.blocking.transport`, `dledger.client.aio.transport`)::
+
+    while True:
+        step = call.step(now)            # raises when the time is over
+        Wait -> sleep                    Probe -> ask MetadataRequest there, call.learned(answer)
+        Ask  -> send the request there   not sent: call.unreachable()   no answer: call.lost()
+                                         answer: call.answered(...) -> True when done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dledger.client.protocol.outcome import DISK_FULL_PATIENCE_MS, AnswerOutcome, answer_outcome, error_for
+from dledger.client.protocol.results import Lineage
+from dledger.errors import DLedgerError, OutcomeUnknown, Unavailable
+from dledger.protocol.messages.client import MetadataResponse
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloResponse
+
+Dice = Callable[[], float]
+"""A number in [0, 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing for so long."""
+
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask this address who leads."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send the request to this address."""
+
+    address: str
+
+
+class Routes:
+    """What a client knows of a group: addresses to begin with, the group's nodes, and its leader if known."""
+
+    def __init__(self, bootstrap: list[str], group: str = "") -> None:
+        self.bootstrap = bootstrap
+        self.group = group
+        self.lineage = Lineage()
+        """Of the group that was met first, or is expected."""
+        self._foreign: set[str] = set()
+        """Addresses at which another group's node has answered since one of ours did."""
+        self._refused: set[str] = set()
+        """Addresses with a certificate refused, on either side, since a node took a connection."""
+        self.peers: dict[str, str] = {}
+        self.leader: str | None = None
+        """The leader's address."""
+        self.max_body_bytes = 0
+        self._turn = 0
+
+    def addresses(self) -> list[str]:
+        """Every address known, the nodes' own first."""
+        return list(dict.fromkeys([*self.peers.values(), *self.bootstrap]))
+
+    def welcomed(self, answer: HelloResponse) -> None:
+        """A node of the group answers."""
+        self.group = self.group or answer.group
+        # A group that was made from a copy of the one before goes on under its own id, and names that one.
+        if answer.group_id:
+            self.lineage = Lineage(answer.group_id, answer.ancestors)
+        self._foreign.clear()
+        self._refused.clear()
+
+    def is_foreign(self, address: str) -> bool:
+        """Another group's node answers at ``address``. Whether no address is left that may be the group's."""
+        self._foreign.add(address)
+        return self._foreign.issuperset(self.addresses())
+
+    def is_refused(self, address: str) -> bool:
+        """A certificate was refused at ``address``. Whether no address is left where none was."""
+        self._refused.add(address)
+        return self._refused.issuperset(self.addresses())
+
+    def next_address(self) -> str:
+        """One address after the other, round and round."""
+        addresses = self.addresses()
+        self._turn += 1
+        return addresses[self._turn % len(addresses)]
+
+    def learned(self, answer: MetadataResponse) -> None:
+        """A node said who is in the group and who leads."""
+        if answer.code is not Code.SUCCESS:
+            return
+        self.group = self.group or answer.group
+        self.peers = dict(answer.peers)
+        self.max_body_bytes = answer.max_body_bytes or self.max_body_bytes
+        self.leader = self.peers.get(answer.leader_id) if answer.leader_id else None
+
+    def redirected(self, address: str, leader_id: str) -> bool:
+        """``address`` does not lead and says who does; whether that is news."""
+        if self.leader == address or self.leader is None:
+            hinted = self.peers.get(leader_id)
+            self.leader = hinted if hinted != address else None
+        return self.leader is not None
+
+    def failed(self, address: str) -> None:
+        """``address`` was not reached or fell silent."""
+        if self.leader == address:
+            self.leader = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPolicy:
+    """How a call may be tried."""
+
+    what: str
+    """A few words for messages: ``append to 'orders'``."""
+    address: str | None = None
+    """Only this node; None: the leader."""
+    anybody: bool = False
+    """Where no leader is known, any other node will do."""
+    writes: bool = False
+    repeatable: bool = True
+    """Doing it twice is doing it once."""
+    sequenced: bool = False
+    """A refusal says nothing of earlier attempts whose outcome is open: it is then indefinite too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Times of a call, in ms."""
+
+    timeout: float
+    pause_min: float
+    pause_max: float
+
+
+class Call:
+    """One request with all its attempts."""
+
+    def __init__(self, routes: Routes, terms: CallPolicy, patience: Patience, now_ms: float, dice: Dice) -> None:
+        self.terms = terms
+        self.maybe_done = False
+        """An attempt was sent and not answered for sure: the outcome is open."""
+        self.deadline_ms = now_ms + patience.timeout
+        self._routes = routes
+        self._patience = patience
+        self._dice = dice
+        self._pause = 0.0
+        self._wait_next = False
+        self._in_vain = 0
+        self._disk_full_since: float | None = None
+        self._last: DLedgerError | None = None
+        self._reasons: dict[str, str] = {}
+
+    def step(self, now_ms: float) -> Wait | Probe | Ask:
+        """What to do next.
+
+        Raises:
+            Unavailable: the time is over and nothing was written.
+            OutcomeUnknown: the time is over and it may have been.
+        """
+        if now_ms >= self.deadline_ms:
+            raise self._over()
+        if self._wait_next:
+            self._wait_next = False
+            self._pause = min(max(2 * self._pause, self._patience.pause_min), self._patience.pause_max)
+            return Wait(min(self._pause * (0.5 + self._dice()), self.deadline_ms - now_ms))
+        if self.terms.address is not None:
+            return Ask(self.terms.address)
+        if self._routes.leader is not None:
+            return Ask(self._routes.leader)
+        if self.terms.anybody:
+            return Ask(self._routes.next_address())
+        return Probe(self._routes.next_address())
+
+    def learned(self, address: str, answer: MetadataResponse) -> None:
+        """A probe was answered."""
+        self._routes.learned(answer)
+        leader = self._routes.leader
+        if leader is None:
+            self._reasons[address] = "knows no leader"
+            self._wait_next = True
+        elif leader in self._reasons:  # tried in vain already: give it, or the election, time
+            self._wait_next = True
+
+    def refused(self, error: DLedgerError) -> DLedgerError:
+        """What to raise where nobody takes this client any more: an attempt whose outcome is open stays so."""
+        if self.maybe_done and self.terms.writes:
+            return OutcomeUnknown(f"{self.terms.what}: it may or may not have been done, and then {error}")
+        return error
+
+    def unreachable(self, address: str, reason: str) -> None:
+        """Nothing was sent. Another node may know more, so the pause comes when every address was tried."""
+        self._routes.failed(address)
+        self._reasons[address] = reason
+        self._in_vain += 1
+        self._wait_next = self.terms.address is not None or self._in_vain % len(self._routes.addresses()) == 0
+
+    def lost(self, address: str, reason: str) -> None:
+        """The request was sent, and no answer came.
+
+        Raises:
+            OutcomeUnknown: it may have been done and is not safe to repeat.
+        """
+        self._routes.failed(address)
+        self._reasons[address] = reason
+        if self.terms.writes:
+            self.maybe_done = True
+            if not self.terms.repeatable:
+                raise OutcomeUnknown(f"{self.terms.what}: {address}: {reason}; it may or may not have been done")
+
+    def answered(self, address: str, code: Code, message: str, leader_id: str, now_ms: float) -> bool:
+        """An answer came; True when the call is done, False when it is to be asked again.
+
+        Raises:
+            DLedgerError: the call failed, by its kind definitely or not.
+        """
+        found = answer_outcome(code)
+        if found is AnswerOutcome.DONE:
+            return True
+        error = error_for(code, message, self.terms.what, leader_id)
+        if found is AnswerOutcome.FAILED:
+            says_nothing = self.terms.sequenced or code in _BEFORE_THE_LOG
+            raise self._unknown(error) if self.maybe_done and says_nothing else error
+        if found is AnswerOutcome.UNCLEAR and self.terms.writes:
+            self.maybe_done = True
+            if not self.terms.repeatable:
+                raise error
+        if code is Code.DISK_FULL:
+            self._disk_full_since = self._disk_full_since or now_ms
+            if now_ms - self._disk_full_since >= DISK_FULL_PATIENCE_MS:
+                raise error if not self.maybe_done else self._unknown(error)
+        if code is Code.BEHIND:
+            self._routes.failed(address)  # it leads no more, perhaps: ask around who does
+        self._last = error
+        self._reasons[address] = code.name
+        if self.terms.address is None and code in _NOT_HERE:
+            self._reasons.pop(address)
+            self._wait_next = not self._routes.redirected(address, leader_id) or self._pause > 0
+            self._pause = self._pause or 0.1  # a second redirection waits: two nodes may point at each other
+        else:
+            self._wait_next = True
+        return False
+
+    def _over(self) -> DLedgerError:
+        tried = "; ".join(f"{address}: {reason}" for address, reason in self._reasons.items()) or "no time was left"
+        text = f"{self.terms.what}: gave up after {self._patience.timeout / 1000:g} s ({tried})"
+        if self.maybe_done:
+            return OutcomeUnknown(f"{text}; it was sent, and may or may not have been done")
+        if isinstance(self._last, Unavailable) and type(self._last) is not Unavailable:
+            return self._last
+        return Unavailable(f"{text}; nothing was done. Is the group running, at these addresses?")
+
+    def _unknown(self, error: DLedgerError) -> OutcomeUnknown:
+        return OutcomeUnknown(f"{error}; an earlier attempt was sent, and may or may not have been done")
+
+
+_BEFORE_THE_LOG = (Code.LIMIT_REACHED, Code.ILLEGAL_MEMBER_STATE)
+"""A leader refuses so by what it sees now. An earlier attempt that it let pass may be in the log and be committed."""
+_NOT_HERE = (Code.NOT_LEADER, Code.UNKNOWN_MEMBER)

@@ -1,0 +1,86 @@
+"""The schemas of typed topics: asked for once, kept by log id, and changed. Generators (see
+`dledger.client.protocol.client_state`)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dledger.client.protocol.client_state import ClientState, Operation, Request
+from dledger.client.protocol.requests import execute
+from dledger.client.protocol.routing import CallPolicy
+from dledger.errors import ConfigError, ProtocolError
+from dledger.protocol.messages.catalog_commands import EvolveSchema
+from dledger.protocol.messages.client import SchemasRequest, SchemasResponse, TopicInfo
+from dledger.records.body.header import read_header
+from dledger.records.columns.types import Columns
+from dledger.types import Buffer
+
+
+class Evolved(NamedTuple):
+    """What became of a change."""
+
+    accepted: bool
+    """False: another writer was first, and the columns are his."""
+    version: int
+    columns: Columns | None
+    """Those of ``version``; None while there are none."""
+
+
+def load(core: ClientState, name: str, topic_id: int, log_id: str) -> Operation[list[Columns]]:
+    """All versions of a topic's columns, as they are now.
+
+    Raises:
+        TopicNotFound: there is no such typed topic any more.
+    """
+    while True:
+        known = core.schemas.get(log_id, [])
+        request = SchemasRequest(topic_id=topic_id, after=len(known))
+        answer: SchemasResponse
+        answer, _ = yield Request(request, CallPolicy(what=f"schemas of {name!r}"))
+        known = [*known, *map(Columns.parse, answer.schemas)]
+        if len(known) > len(core.schemas.get(log_id, [])):  # threads may share this
+            core.schemas[log_id] = known
+        if len(known) >= answer.newest:
+            return known
+
+
+def of_body(core: ClientState, name: str, topic_id: int, log_id: str, body: Buffer) -> Operation[Columns | None]:
+    """The columns that a body was written under; None for one of plain records.
+
+    Raises:
+        ProtocolError: no body, or of a version that its topic does not have.
+    """
+    version = read_header(body).schema_version
+    return (yield from at(core, name, topic_id, log_id, version)) if version else None
+
+
+def at(core: ClientState, name: str, topic_id: int, log_id: str, version: int) -> Operation[Columns]:
+    """The columns of a version, asked for only when they are not known yet.
+
+    Raises:
+        ProtocolError: the topic does not have that version.
+    """
+    known = core.schemas.get(log_id, [])
+    if version > len(known):
+        known = yield from load(core, name, topic_id, log_id)
+    if not 1 <= version <= len(known):
+        raise ProtocolError(f"topic {name!r} has schema versions 1 to {len(known)}, not {version}")
+    return known[version - 1]
+
+
+def evolve(core: ClientState, info: TopicInfo, base_version: int, columns: Columns) -> Operation[Evolved]:
+    """Make these a topic's columns, if ``base_version`` still is its newest version.
+
+    Raises:
+        TopicNotFound: the topic is gone, or another one by now.
+        SchemaMismatch: it is raw, or these columns cannot follow those.
+    """
+    if not info.typed:
+        raise ConfigError(f"topic {info.name!r} is raw: create one with type='typed'")
+    command = EvolveSchema(topic=info.name, log_id=info.log_id, base_version=base_version, schema=columns.text)
+    result = yield from execute(command, f"schema of {info.name!r}")  # a repeat finds its columns there: a success
+    now = Columns.parse(result["schema"]) if result["schema"] else None
+    return Evolved(result["accepted"], result["version"], now)
+
+
+__all__ = ["Evolved", "at", "evolve", "load", "of_body"]

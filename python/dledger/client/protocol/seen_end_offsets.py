@@ -1,0 +1,74 @@
+"""How far a client has seen each log reach, so that it never shows it shorter afterwards.
+
+A deposed leader, or a node that has not applied everything yet, may answer with an end that lies before one that this
+client has shown already. Such an answer is not believed: it is asked again, elsewhere if need be (a session's reads
+are monotonic, as Jepsen's checker of logs demands). Pure; threads may share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from dledger.forks import fork_lock
+from dledger.protocol.messages.client import OffsetsResponse, TopicInfo
+
+LOGS: Final = 4
+"""Log ids that are remembered of one topic name, the newest: how often a topic was created again must not matter."""
+
+Known = dict[str, dict[str, dict[int, int]]]
+"""Topic -> log id -> partition -> end offset."""
+
+_lock = fork_lock()  # one for all: a client goes on in a forked child
+
+
+class SeenEndOffsets:
+    """The highest end that was seen, by topic, log id and partition: a topic that is created again begins anew."""
+
+    def __init__(self) -> None:
+        self._known: Known = {}
+
+    def reached(self, topic: str, log_id: str, partition: int, end: int) -> None:
+        """Records below ``end`` were seen, or ``end`` itself was told."""
+        self._lift(topic, log_id, {partition: end})
+
+    def told(self, answer: OffsetsResponse) -> None:
+        """A node answered with these end offsets."""
+        for topic, offsets in answer.offsets.items():
+            self._lift(topic, answer.log_ids.get(topic, ""), offsets)
+
+    def _lift(self, topic: str, log_id: str, found: Mapping[int, int]) -> None:
+        with _lock:
+            logs = self._known.setdefault(topic, {})
+            ends = logs.setdefault(log_id, {})
+            for at, end in found.items():
+                ends[at] = max(end, ends.get(at, 0))
+            while len(logs) > LOGS:
+                del logs[next(iter(logs))]
+
+    def reading(self, info: TopicInfo, at: int) -> Callable[[int], None]:
+        """What a reader of a partition calls with the offset behind what it has read."""
+        return partial(self.reached, info.name, info.log_id, at)
+
+    def of(self, topics: Iterable[str]) -> Known:
+        """What is known now. Only what was seen before a question began binds its answer."""
+        with _lock:
+            return {
+                topic: {log_id: dict(ends) for log_id, ends in self._known[topic].items()}
+                for topic in topics
+                if topic in self._known
+            }
+
+
+def behind(answer: OffsetsResponse, known: Known) -> str:
+    """Why an answer with end offsets is older than what was known when it was asked for; empty when it is not."""
+    for topic, offsets in answer.offsets.items():
+        ends = known.get(topic, {}).get(answer.log_ids.get(topic, ""), {})
+        for at, end in offsets.items():
+            if end < ends.get(at, 0):
+                return f"the node ends {topic!r} partition {at} at {end}, and this client has seen {ends[at]}"
+    return ""
+
+
+__all__ = ["SeenEndOffsets", "behind"]

@@ -1,0 +1,1 @@
+"""Connections: TLS, the handshake, frames in and out, requests and answers."""

@@ -1,0 +1,204 @@
+"""One connection of frames under asyncio, and how to open one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from typing import Any, Final, cast
+
+from dledger.errors import ProtocolError, Unavailable
+from dledger.net.address import limit_unsent, split_address, tune
+from dledger.net.connections.handlers import Handlers, OnClose, OnConnection, OnFrame, ignore
+from dledger.net.connections.incoming import Incoming
+from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
+from dledger.net.connections.tls import nodes_of, not_opened
+from dledger.net.limits.frame_turns import FrameTurns
+from dledger.net.limits.inflow import Inflow
+from dledger.net.limits.outflow import Outflow
+from dledger.net.limits.rare_warnings import Seldom
+from dledger.protocol.wire import FrameLimits
+
+log = logging.getLogger("dledger.net")
+
+SHUTDOWN_S: Final = 1.0
+"""How long a connection under TLS that is closed waits for the other side to close it too, which may be silent."""
+
+
+class Connection(Incoming, asyncio.BufferedProtocol):
+    """Frames both ways. Made by `dledger.net.listen` and `connect`.
+
+    Attributes:
+        context: whatever the owner wants to remember of this connection.
+        host: the other side's, without its port.
+        opened_at: loop time in seconds of its begin.
+        idle_since: as `look_idle` found it.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        limits: FrameLimits,
+        accepted: bool,
+        inflow: Inflow | None = None,
+        outflow: Outflow[Connection] | None = None,
+        turns: FrameTurns | None = None,
+        seldom: Seldom | None = None,
+    ) -> None:
+        """``inflow``: what frames under way count against; ``outflow``: what answers do; ``turns``: whose turn it is to
+        have frames handed out; ``seldom``: who logs what the other side does wrong."""
+        super().__init__(handlers, limits, accepted, inflow, turns)
+        self.context: Any = None
+        self.peer_name = self.host = "?"
+        self.opened_at = self.idle_since = 0.0
+        self._outflow = outflow
+        self._seldom = seldom
+        self._seen_asked = 0
+        self._closed = self._loop.create_future()
+        self._error: Exception | None = None
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        if sock is not None:
+            tune(sock)
+            if self._accepted:
+                limit_unsent(sock)
+            if transport.get_extra_info("sslcontext") is None:  # else only the transport may write to it
+                self._descriptor = sock.fileno()
+        self.peer_name = _name(transport.get_extra_info("peername"))
+        self.host = self.peer_name.rpartition(":")[0] or "?"
+        self.opened_at = self.idle_since = self._loop.time()
+        self._handlers.on_open(self)
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        if self._accepted:
+            self._read_or_not()  # who does not take answers may not ask more
+
+    def resume_writing(self) -> None:
+        self._let_drain()
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        if self._reader.in_frame and self._error is None:
+            error = ProtocolError("the stream ended inside a frame")
+            if self._accepted:
+                self.fail(error)
+            else:
+                self._error = error
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
+        self._out.clear()
+        self._queued = 0
+        self._end_reading()
+        if self._outflow is not None:
+            self._outflow.forget(self)
+        self.resume_writing()
+        if not self._closed.done():
+            self._closed.set_result(None)
+        self._handlers.on_close(self, self._error or exc)
+
+    # the owner's side
+
+    @property
+    def peer_nodes(self) -> set[str] | None:
+        """The nodes that the other side's certificate is for; None without TLS."""
+        if self._transport is None or self._transport.get_extra_info("sslcontext") is None:
+            return None
+        return nodes_of(self._transport.get_extra_info("peercert"))
+
+    @property
+    def outflow(self) -> Outflow[Connection]:
+        """What the answers of an accepted connection count against."""
+        assert self._outflow is not None, "this side has opened the connection"
+        return self._outflow
+
+    def now_s(self) -> float:
+        """The loop's time."""
+        return self._loop.time()
+
+    def look_idle(self, now_s: float) -> None:
+        """Move ``idle_since`` on, unless nothing was asked since the last look and everything is answered."""
+        if self._asked != self._seen_asked or self._asked > self._answered or self.unsent_bytes:
+            self._seen_asked, self.idle_since = self._asked, now_s
+
+    def fail(self, error: Exception) -> None:
+        """Close at once because the other side broke the protocol; one line in the log."""
+        if self._error is None:
+            self._error = error
+            if self._seldom is not None:
+                self._seldom.warn(self.peer_name, str(error))
+            else:
+                log.warning("connection from %s closed: %s", self.peer_name, error)
+        self.abort()
+
+    def give_way(self, reason: Exception) -> None:
+        """Close it, idle as it is, to make room."""
+        self._error = self._error or reason
+        log.debug("connection from %s closed: %s", self.peer_name, reason)
+        self.close()
+
+    def close(self) -> None:
+        """Send what is unsent, then close."""
+        self.flush()
+        self._ended = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now and forget what is unsent."""
+        self._ended = True
+        self._out.clear()
+        self._queued = 0
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        await asyncio.shield(self._closed)
+
+
+def _name(peer: Any) -> str:
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else "?"
+
+
+async def connect(
+    address: str,
+    handlers: Handlers,
+    limits: FrameLimits,
+    timeout_s: float,
+    unanswered_ms: int = 0,
+    tls: ssl.SSLContext | None = None,
+) -> Connection:
+    """Open a connection; saying hello is the caller's.
+
+    Raises:
+        Unavailable: nobody answered at ``address`` in time.
+        ConfigError: the address is not ``host:port``.
+        CertificateRefused: the node's certificate is not taken.
+    """
+    host, port = split_address(address)
+    loop = asyncio.get_running_loop()
+    how: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_shutdown_timeout": SHUTDOWN_S}
+    try:
+        async with asyncio.timeout(timeout_s):
+            transport, connection = await loop.create_connection(
+                lambda: Connection(handlers, limits, accepted=False), host, port, **how
+            )
+    except TimeoutError:
+        raise Unavailable(f"{address}: no answer within {timeout_s:g} s") from None
+    except OSError as error:
+        raise not_opened(address, error, tls) from None
+    sock = transport.get_extra_info("socket")
+    if sock is not None and unanswered_ms:
+        tune(sock, unanswered_ms)
+    return connection
+
+
+__all__ = ["SHUTDOWN_S", "Connection", "Handlers", "OnClose", "OnConnection", "OnFrame", "connect", "ignore", "log"]

@@ -1,0 +1,61 @@
+"""What a connection tells its owner, and the buffer that all connections of a thread read into."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from dledger.net.connections.connection import Connection
+
+RECEIVE_BYTES: Final = 256 << 10
+"""The receive buffer: one per thread, not per connection, because a read is parsed before the next one begins."""
+
+OnFrame = Callable[["Connection", int, Any, memoryview], None]
+OnConnection = Callable[["Connection"], None]
+OnClose = Callable[["Connection", Exception | None], None]
+
+
+def ignore(connection: Connection) -> None:
+    """Nothing to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handlers:
+    """What a connection tells its owner.
+
+    ``on_frame`` gets the request id, the message and its payload, which nobody else changes or reuses; ``on_batch_end``
+    comes after the last frame of each read; ``on_close`` comes once.
+    """
+
+    on_frame: OnFrame
+    on_close: OnClose
+    on_open: OnConnection = ignore
+    on_batch_end: OnConnection = ignore
+
+
+class ReceiveBuffer:
+    """What all connections of one thread read into, each in its turn."""
+
+    __slots__ = ("view",)
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(RECEIVE_BYTES))
+
+    def grow(self, size: int) -> memoryview:
+        """A larger one from now on, for a header that does not fit."""
+        self.view = memoryview(bytearray(size))
+        return self.view
+
+
+_thread = threading.local()
+
+
+def receive_buffer() -> ReceiveBuffer:
+    """This thread's."""
+    buffer: ReceiveBuffer | None = getattr(_thread, "buffer", None)
+    if buffer is None:
+        buffer = _thread.buffer = ReceiveBuffer()
+    return buffer

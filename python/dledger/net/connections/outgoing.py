@@ -1,0 +1,124 @@
+"""The sending half of a connection: what is sent in one turn of the loop leaves in one write."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Final, cast
+
+from dledger.config import MIB
+from dledger.net.connections.buffers import JOIN_BYTES, joined
+from dledger.protocol.wire import Message, encode
+from dledger.types import Buffer
+
+MOST_PIECES: Final = 512
+"""Buffers in one call of the kernel; it takes 1024."""
+WRITE_HIGH_BYTES: Final = 1 * MIB
+"""Unsent bytes from which a connection counts as slow: `drain` waits, and one that we accepted is not read from."""
+
+
+class Outgoing:
+    """Frames on their way to the other side."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._out: list[Buffer] = []
+        self._queued = 0
+        self._descriptor = -1
+        self._write_paused = False
+        self._ended = False
+        """Closed by this side, or gone: a transport may be closing without it, which `flush` looks at."""
+        self._drained: list[asyncio.Future[None]] = []
+        self._answered = 0
+        """Frames sent."""
+        self.handed = 0
+        """Bytes handed to `send` so far."""
+
+    def _was_sent(self) -> None:
+        """Called when the kernel was given what there was, where that had been more than may wait."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is closed or about to be: nothing more can be sent."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes handed to `send` that the kernel has not taken yet."""
+        return self._queued + (self._transport.get_write_buffer_size() if self._transport else 0)
+
+    @property
+    def takes_no_answers(self) -> bool:
+        """Whether the other side has more unsent than it may."""
+        return self._write_paused or self._queued > WRITE_HIGH_BYTES
+
+    def send(self, message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()) -> None:
+        """Send a frame at the end of this turn of the loop. Its buffers must not change until they are sent. Does
+        nothing on a closed connection: its owner hears that from ``on_close``.
+
+        Raises:
+            ProtocolError: a field's value has no form on the wire.
+        """
+        self.send_frame(encode(message, request_id, payload))
+
+    def send_frame(self, frame: Sequence[Buffer]) -> None:
+        """`send` for a frame that is encoded already."""
+        if self._ended or self._transport is None:
+            return
+        self._answered += 1
+        if not self._out:
+            self._loop.call_soon(self.flush)
+        self._out += frame
+        size = sum(map(len, frame)) if len(frame) > 1 else len(frame[0])
+        self._queued += size
+        self.handed += size
+
+    def flush(self) -> None:
+        """Hand to the kernel what `send` has collected, now instead of at the end of the turn."""
+        out, size = self._out, self._queued
+        if not out:
+            return
+        self._out, self._queued = [], 0
+        was_full = size > WRITE_HIGH_BYTES
+        transport = cast(asyncio.Transport, self._transport)  # whoever has something to send has one
+        if transport.is_closing():
+            return
+        pieces: list[Buffer] = out if len(out) == 1 else [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
+        if transport.get_write_buffer_size() == 0:
+            pieces = self._write_now(pieces)
+        if pieces:
+            transport.writelines(pieces)
+        if was_full:
+            self._was_sent()
+
+    def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
+        """Give the kernel what it takes at once, and return the rest. The loop itself would write at the end of its
+        turn: behind whatever else is to be done in it, a write to the disk for one."""
+        if self._descriptor < 0:  # a transport without a socket, or under TLS
+            return pieces
+        try:
+            sent = os.writev(self._descriptor, pieces[:MOST_PIECES])
+        except OSError:
+            return pieces  # it is full, or broken, which the transport finds out and tells
+        for at, piece in enumerate(pieces):
+            if sent < len(piece):
+                return [memoryview(piece)[sent:], *pieces[at + 1 :]]
+            sent -= len(piece)
+        return []
+
+    async def drain(self) -> None:
+        """Wait while more than about WRITE_HIGH_BYTES are unsent."""
+        self.flush()
+        if self._write_paused and not self.closing:
+            future = self._loop.create_future()
+            self._drained.append(future)
+            await future
+
+    def _let_drain(self) -> None:
+        self._write_paused = False
+        waiting, self._drained = self._drained, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)

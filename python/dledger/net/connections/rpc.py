@@ -1,0 +1,111 @@
+"""Requests and answers on one asyncio connection, many under way at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+from dledger.errors import DLedgerError, ProtocolError
+from dledger.net.connections.blocking import Lost, no_welcome
+from dledger.net.connections.connection import Connection, Handlers, connect
+from dledger.net.connections.handshake import Greeting
+from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.protocol.wire import FrameLimits, Message
+from dledger.types import Buffer
+
+
+class Rpc:
+    """A connection on which each request id waits for its answer. Made by `Rpc.open`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.welcome: HelloResponse
+        """What the node said of itself."""
+        self._connection: Connection | None = None
+        self._waiting: dict[int, asyncio.Future[tuple[Any, memoryview]]] = {}
+        self._request_id = 0
+
+    @staticmethod
+    async def open(
+        address: str, greeting: Greeting, limits: FrameLimits, timeout_s: float, tls: ssl.SSLContext | None = None
+    ) -> Rpc:
+        """Connect and say hello.
+
+        Raises:
+            Unavailable: nobody answered in time.
+            WrongGroup: somebody else's node is there.
+            ConfigError: the node is of a release that does not understand this one.
+            CertificateRefused: one side does not take the other's certificate.
+        """
+        rpc = Rpc(address)
+        handlers = Handlers(on_frame=rpc._answered, on_close=rpc._closed)
+        rpc._connection = await connect(address, handlers, limits, timeout_s, tls=tls)
+        words: HelloRequest | HelloProof | None = greeting.hello
+        try:
+            while words is not None:
+                answer, _ = await rpc.ask(words, (), timeout_s)
+                words = greeting.answered(answer, rpc.peer_nodes)
+        except Lost as error:
+            rpc.abort()
+            raise no_welcome(address, error, tls) from None
+        except DLedgerError as error:
+            rpc.abort()
+            raise type(error)(f"{address}: {error}") from None
+        except BaseException:
+            rpc.abort()
+            raise
+        assert greeting.welcome is not None
+        rpc.welcome = greeting.welcome
+        return rpc
+
+    @property
+    def peer_nodes(self) -> set[str] | None:
+        return self._connection.peer_nodes if self._connection is not None else None
+
+    @property
+    def usable(self) -> bool:
+        return self._connection is not None and not self._connection.closing
+
+    async def ask(self, message: Message, payload: Sequence[Buffer], timeout_s: float) -> tuple[Any, memoryview]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            Lost: with ``sent``.
+        """
+        connection = self._connection
+        if connection is None or connection.closing:
+            raise Lost("the connection is closed", sent=False)
+        self._request_id = request_id = self._request_id % 0xFFFFFFFF + 1
+        future = self._waiting[request_id] = asyncio.get_running_loop().create_future()
+        try:
+            connection.send(message, request_id, payload)
+            async with asyncio.timeout(timeout_s):
+                answer: tuple[Any, memoryview] = await future
+                return answer
+        except TimeoutError:
+            raise Lost("no answer in time", sent=True) from None
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def _answered(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        future = self._waiting.pop(request_id, None)
+        if future is not None and not future.done():
+            future.set_result((message, payload))
+
+    def _closed(self, connection: Connection, error: Exception | None) -> None:
+        waiting, self._waiting = self._waiting, {}
+        reason = str(error) if isinstance(error, ProtocolError) else "the node closed the connection"
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(Lost(reason, sent=True, error=error))
+
+    def abort(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            await self._connection.wait_closed()

@@ -1,0 +1,228 @@
+"""Bytes of answers that are being read or wait to be sent, over all connections that a listener accepted, within one
+budget: `dledger.net.limits.inflow` the other way.
+
+A few small requests can ask for gigabytes. So the work for an answer that may be large begins only when the budget has
+room for more; until then it waits, and its connection is read no further. The addresses have turns, and the connections
+of each. Whoever takes its answers too slowly while others wait is closed: what it asked for it can ask for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+from dledger.errors import ProtocolError
+from dledger.net.limits import turns
+
+LEAST_BYTES_PER_S: Final = 64 << 10
+"""Slower than this nobody takes answers while others wait for theirs."""
+STALL_S: Final = 0.5
+"""Over which that is measured."""
+PRESSED_SHARE: Final = 64
+"""While somebody waits, an answer has at most one in so many bytes of the budget."""
+EACH_TURN: Final = 2
+"""Answers that waited which are made in one turn of the loop: what is in memory goes to the kernel in it, too."""
+LOOK_S: Final = 0.02
+"""Between two looks at what was sent, while somebody waits."""
+GIVEN_BACK_PER_S: Final = 1.0
+"""Of the budget: how fast the room of those who were closed is given to those who wait, and may take nothing either.
+All of it at once would be a burst of work whenever many are closed, and everybody else would wait."""
+
+
+class SlowTaker(ProtocolError):
+    """Answers are taken too slowly."""
+
+
+class Taker(Protocol):
+    """What a connection is to the budget."""
+
+    host: str
+    handed: int
+    """Bytes of answers so far, whether they have left or not."""
+
+    @property
+    def unsent_bytes(self) -> int: ...
+    @property
+    def closing(self) -> bool: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def fail(self, error: Exception) -> None: ...
+
+
+A = TypeVar("A", bound=Taker)
+
+
+class Clock(turns.Clock, Protocol):
+    """What of a loop the budget needs."""
+
+    def call_soon(self, callback: Callable[[], None], /) -> asyncio.Handle: ...
+
+
+class _Window:
+    """Since when, and from which count on, a taker's progress is measured."""
+
+    __slots__ = ("at_s", "taken")
+
+    def __init__(self, at_s: float, taken: int) -> None:
+        self.at_s = at_s
+        self.taken = taken
+
+
+class Outflow(Generic[A]):
+    """The budget of one listener.
+
+    Args:
+        limit: bytes. One answer may go over it, so that one that is larger has its turn, too.
+        clock: the running loop, or a test's.
+
+    Attributes:
+        used: bytes that are being read or unsent, or more; see `_measure`.
+        on_done: called with a connection whose work waited and does no more.
+    """
+
+    def __init__(self, limit: int, clock: Clock | None = None) -> None:
+        self.used = 0
+        self.on_done: Callable[[A], None] = lambda taker: taker.resume_reading()
+        self._limit = limit
+        self._clock = clock or asyncio.get_running_loop()
+        self._reading = 0
+        self._withheld = 0.0
+        """Bytes of those who were closed that are not given back yet."""
+        self._takers: dict[A, _Window] = {}
+        """Those that may have something unsent."""
+        self._hosts: dict[str, dict[A, None]] = {}
+        """Those that wait, by address; the address whose turn is next comes first, and of it the connection."""
+        self._waiting: dict[A, deque[Callable[[], None]]] = {}
+        """The work of each."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon: asyncio.Handle | None = None
+
+    def __contains__(self, taker: object) -> bool:
+        """Whether its work waits."""
+        return taker in self._waiting
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what is asked for now would have to wait."""
+        return bool(self._hosts) or not self._has_room()
+
+    @property
+    def room(self) -> int:
+        """Bytes that the next answer may have; 1 at least."""
+        most = self._limit // PRESSED_SHARE if self._hosts else self._limit - self.used
+        return max(1, most)
+
+    def ask(self, taker: A, work: Callable[[], None]) -> None:
+        """Do the work for an answer now, or in its turn. It says `begin` before it reads anything, and `end`."""
+        if not self.is_full:
+            work()
+            return
+        if self._timer is None:
+            for one in self._takers:  # nobody had to hurry until now
+                self._takers[one] = self._window(one)
+            self._timer = self._clock.call_later(LOOK_S, self._look)
+        self._hosts.setdefault(taker.host, {})[taker] = None
+        self._waiting.setdefault(taker, deque()).append(work)
+        taker.pause_reading()
+
+    def begin(self, size: int) -> None:
+        """So many bytes are going to be read for an answer."""
+        self._reading += size
+        self.used += size
+
+    def end(self, taker: A, size: int) -> None:
+        """They are handed to the connection in this turn of the loop, or there is no answer."""
+        self._reading -= size
+        if not taker.closing and not (taker in self._takers and taker.unsent_bytes):
+            self._takers[taker] = self._window(taker)
+        self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        if self._hosts and self._soon is None:
+            self._soon = self._clock.call_soon(self._go_on)
+
+    def forget(self, taker: A) -> None:
+        """The connection has ended."""
+        self._takers.pop(taker, None)
+        if self._waiting.pop(taker, None) is not None:
+            self._leave(taker)
+
+    def _leave(self, taker: A) -> None:
+        crowd = self._hosts[taker.host]
+        del crowd[taker]
+        if not crowd:
+            del self._hosts[taker.host]
+
+    def _has_room(self) -> bool:
+        if self.used >= self._limit:
+            self._measure()
+        return self.used < self._limit
+
+    def _measure(self) -> None:
+        """What was sent since the last time counts no more: noting it when it leaves would cost each answer."""
+        used = self._reading + int(self._withheld)
+        for taker in list(self._takers):
+            unsent = taker.unsent_bytes
+            if unsent:
+                used += unsent
+            else:
+                del self._takers[taker]
+        self.used = used
+
+    def _window(self, taker: A) -> _Window:
+        return _Window(self._clock.time(), taker.handed - taker.unsent_bytes)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._withheld = max(0.0, self._withheld - LOOK_S * GIVEN_BACK_PER_S * self._limit)
+        self._close_slow_ones()
+        self._go_on()
+        if self._hosts:
+            self._timer = self._clock.call_later(LOOK_S, self._look)
+        else:
+            self._withheld = 0.0
+
+    def _go_on(self) -> None:
+        self._soon = None
+        self._measure()
+        for _ in range(EACH_TURN):
+            if not self._hosts or self.used >= self._limit:
+                return
+            self._next()
+        self._go_on_soon()
+
+    def _next(self) -> None:
+        """The work of the connection whose turn it is; it is behind all others then, as its address is."""
+        host, crowd = next(iter(self._hosts.items()))
+        taker = next(iter(crowd))
+        waiting = self._waiting[taker]
+        work = waiting.popleft()
+        self._leave(taker)
+        if waiting:
+            crowd[taker] = None
+        else:
+            del self._waiting[taker]
+        self._hosts.pop(host, None)
+        if crowd:
+            self._hosts[host] = crowd
+        work()
+        if not waiting:
+            self.on_done(taker)
+
+    def _close_slow_ones(self) -> None:
+        now_s = self._clock.time()
+        for taker, window in list(self._takers.items()):
+            taken, took_s = taker.handed - taker.unsent_bytes, now_s - window.at_s
+            if took_s < STALL_S:
+                continue
+            if taken - window.taken < LEAST_BYTES_PER_S * took_s and taker.unsent_bytes:
+                self._withheld += taker.unsent_bytes
+                text = f"{taken - window.taken} bytes of answers were taken in {took_s:.3g} s"
+                taker.fail(SlowTaker(f"{text}, and others wait for theirs"))
+            else:
+                window.at_s, window.taken = now_s, taken
+
+
+__all__ = ["Outflow", "SlowTaker"]

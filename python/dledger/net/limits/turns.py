@@ -1,0 +1,191 @@
+"""Work for connections that may be strangers': a little at a time, and the addresses one after the other.
+
+What appends and reads take is bounded by bytes (`dledger.net.limits.inflow`) and by frames of a turn. Commands and
+hellos are small and dear: each goes to all nodes, or costs a proof. So only so many are carried out in a while, whoever
+sends them; the rest waits, one of each connection, which is read no further meanwhile. Where nobody else is there who
+would wait for them, no while is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+
+class Asker(Protocol):
+    """What a connection is to the turns."""
+
+    host: str
+
+
+A = TypeVar("A", bound=Asker)
+
+
+class Clock(Protocol):
+    """What of a loop the turns need."""
+
+    def time(self) -> float: ...
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> asyncio.TimerHandle: ...
+
+
+class Company(Generic[A]):
+    """Whether somebody else is there beside an asker: whose requests have come within about ``lasts_s`` seconds.
+
+    Attributes:
+        last: who asked last. A request of the same one need not be noted, so that most cost a comparison and no clock.
+    """
+
+    def __init__(self, lasts_s: float) -> None:
+        self.last: A | None = None
+        self._lasts_s = lasts_s
+        self._is_used = False
+        self._until_s = -math.inf
+        """Until when another one than ``last`` was, or may have been, there."""
+
+    def note(self, asker: A, now_s: float) -> None:
+        """A request has come of another one than ``last``."""
+        if self._is_used:
+            self._until_s = now_s
+        self.last, self._is_used = asker, True
+
+    def is_alone(self, asker: A, now_s: float) -> bool:
+        """Whether nobody else is there. Who is new beside another one is not, for a while."""
+        if asker is not self.last:
+            self.note(asker, now_s)
+        return now_s - self._until_s > self._lasts_s
+
+    def forget(self, asker: A) -> None:
+        """The connection has ended; what it asked still counts for a while."""
+        if asker is self.last:
+            self.last = None
+
+
+class Turns(Generic[A]):
+    """The turns of one kind of work, on one loop: an address has one, then the next address.
+
+    Args:
+        each: how much is carried out in one while.
+        while_s: seconds of a while.
+        on_wait: called with a connection whose work waits: nothing more is to be taken from it.
+        on_done: called when its work has been carried out.
+        is_free: whether there is room for more under way, given whether the asker is the only one there; `go_on` says
+            that there may be again.
+        is_alone: whether nobody else is there beside an asker: then no while is counted for it.
+        clock: the running loop, or a test's.
+
+    Attributes:
+        waiting: the work of those that wait, which read no further.
+    """
+
+    def __init__(
+        self,
+        each: int,
+        while_s: float,
+        on_wait: Callable[[A], None],
+        on_done: Callable[[A], None],
+        is_free: Callable[[bool], bool] = lambda _: True,
+        is_alone: Callable[[A], bool] = lambda _: False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._each = self._left = each
+        self._while_s = while_s
+        self._on_wait = on_wait
+        self._on_done = on_done
+        self._is_free = is_free
+        self._is_alone = is_alone
+        self._clock = clock or asyncio.get_running_loop()
+        self._until_s = -math.inf
+        """The end of this while. A timer runs only while something waits for it."""
+        self._hosts: dict[str, deque[A]] = {}
+        """Those that wait, by address; the address whose turn is next comes first."""
+        self.waiting: dict[A, Callable[[], None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._goes_on = False
+
+    def __contains__(self, asker: A) -> bool:
+        return asker in self.waiting
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def ask(self, asker: A, work: Callable[[], None]) -> None:
+        """Carry it out now, or in its turn. A connection asks no more while its work waits."""
+        self._look_at_clock()
+        if not self.waiting and self._may(asker):
+            self._left = max(0, self._left - 1)
+            work()
+            return
+        self.waiting[asker] = work
+        self._hosts.setdefault(asker.host, deque()).append(asker)
+        self._arm()
+        self._on_wait(asker)
+
+    def forget(self, asker: A) -> None:
+        """The connection has ended: its work is not carried out."""
+        if self.waiting.pop(asker, None) is not None:
+            crowd = self._hosts[asker.host]
+            crowd.remove(asker)
+            if not crowd:
+                del self._hosts[asker.host]
+
+    def _may(self, asker: A) -> bool:
+        is_alone = self._is_alone(asker)
+        return (is_alone or self._left > 0) and self._is_free(is_alone and len(self._hosts) <= 1)
+
+    def go_on(self) -> None:
+        """Carry out what has its turn."""
+        if self._goes_on:  # called by work that has ended at once
+            return
+        self._goes_on = True
+        try:
+            self._go_on()
+        finally:
+            self._goes_on = False
+
+    def _go_on(self) -> None:
+        self._look_at_clock()
+        while self.waiting:
+            host, crowd = next(iter(self._hosts.items()))
+            asker = crowd[0]
+            if not self._may(asker):
+                break
+            crowd.popleft()
+            del self._hosts[host]
+            if crowd:
+                self._hosts[host] = crowd  # behind all others
+            self._left = max(0, self._left - 1)
+            work = self.waiting.pop(asker)
+            work()
+            self._on_done(asker)
+        if self.waiting:
+            self._arm()
+
+    def _look_at_clock(self) -> None:
+        """Begin another while if this one is over."""
+        now_s = self._clock.time()
+        if now_s >= self._until_s:
+            self._left, self._until_s = self._each, now_s + self._while_s
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            self._timer = self._clock.call_later(max(0.0, self._until_s - self._clock.time()), self._next_while)
+
+    def _next_while(self) -> None:
+        self._timer = None
+        self._until_s = -math.inf  # a timer may go off a little before its time by the loop's clock
+        self.go_on()
+
+    def close(self) -> None:
+        """Nothing more is carried out."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._left = self._each = 0
+        self.waiting.clear()
+        self._hosts.clear()
+
+
+__all__ = ["Asker", "Company", "Turns"]

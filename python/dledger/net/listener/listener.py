@@ -1,0 +1,170 @@
+"""The port of a node: accepts connections, and ends those that are too many, silent or stalled."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dledger.config import MIB
+from dledger.errors import ConfigError, PortInUse
+from dledger.net.connections.connection import Connection, Handlers, OnClose, OnConnection, OnFrame, ignore, log
+from dledger.net.limits.connection_slots import Places
+from dledger.net.limits.frame_turns import FrameTurns
+from dledger.net.limits.inflow import Inflow
+from dledger.net.limits.outflow import Outflow
+from dledger.net.limits.rare_warnings import Seldom
+from dledger.net.listener.tls_door import Door
+from dledger.protocol.wire import FrameLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How much a listener bears."""
+
+    max_connections: int = 4096
+    """Of clients."""
+    max_per_address: int = 1024
+    """Of clients at one address."""
+    max_unknown: int = 512
+    """That have not said hello."""
+    idle_s: float = 0.0
+    """After which a client is closed that asks nothing and waits for nothing; 0: never."""
+    hello_s: float = 5.0
+    """For the first frame."""
+    stall_s: float = 30.0
+    """In which a frame that has begun must come on, unless we ourselves do not read."""
+    pressed_s: float = 2.0
+    """The same while others wait for the room that it takes."""
+    max_bytes: int = 64 * MIB
+    """Of frames under way on all connections together, and of what `listen` is told of beside them; as many of answers
+    that are read or unsent."""
+    sweep_s: float = 1.0
+    """Time between two looks at all connections."""
+
+
+class Listener:
+    """An open port. Made by `listen`."""
+
+    def __init__(
+        self, handlers: Handlers, limits: FrameLimits, patience: Patience, held: Callable[[], int] = int
+    ) -> None:
+        """``held``: bytes that count beside those of frames under way."""
+        self.connections: dict[Connection, None] = {}
+        self.host = ""
+        self.port = 0
+        self._owner = handlers
+        self._handlers = Handlers(
+            on_open=self._opened,
+            on_frame=handlers.on_frame,
+            on_batch_end=handlers.on_batch_end,
+            on_close=self._closed,
+        )
+        self._limits = limits
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self.places = Places(patience)
+        self.inflow = Inflow(patience.max_bytes, held, patience.stall_s, patience.pressed_s)
+        self.outflow: Outflow[Connection] = Outflow(patience.max_bytes)
+        self._turns = FrameTurns()
+        self._seldom = Seldom(log, self._loop.time)
+        self._server: asyncio.Server | None = None
+        self._door: Door | None = None
+        """Under TLS."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def open(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Listen.
+
+        Raises:
+            PortInUse: another process listens there.
+            ConfigError: the host is not an address of this machine, or the port is not allowed.
+        """
+        accept: Callable[[], asyncio.BaseProtocol] = self._accept
+        if tls is not None:
+            self._door = Door(tls, self._accept, self.places, self._seldom)
+            accept = self._door.arrive
+        try:
+            self._server = await self._loop.create_server(accept, host, port, backlog=512)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                text = f"{host}:{port}: another process listens there; choose another port, or 0 for any free one"
+                raise PortInUse(text) from None
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        self.host, self.port = self._server.sockets[0].getsockname()[:2]
+        self._timer = self._loop.call_later(self._patience.sweep_s, self._sweep)
+
+    async def close(self) -> None:
+        """Accept no more, send what is unsent on each connection, close them."""
+        if self._timer:
+            self._timer.cancel()
+        if self._server:
+            self._server.close()
+        if self._door:
+            await self._door.close()
+        connections = list(self.connections)
+        for connection in connections:
+            connection.close()
+        if connections:
+            await asyncio.wait([asyncio.ensure_future(c.wait_closed()) for c in connections], timeout=1)
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _accept(self) -> Connection:
+        return Connection(
+            self._handlers, self._limits, accepted=True, inflow=self.inflow, outflow=self.outflow, turns=self._turns,
+            seldom=self._seldom,
+        )  # fmt: skip
+
+    def refuse(self, connection: Connection, reason: str) -> None:
+        """Send what is unsent, then close; with a line in the log, one for each reason and address in a while."""
+        self._seldom.warn(connection.peer_name, reason)
+        connection.close()
+
+    def _opened(self, connection: Connection) -> None:
+        self.connections[connection] = None
+        if self._door:
+            self._door.enter(connection)
+        self.places.open(connection)
+        self._owner.on_open(connection)
+
+    def _closed(self, connection: Connection, error: Exception | None) -> None:
+        self.connections.pop(connection, None)
+        self.places.close(connection)
+        self._owner.on_close(connection, error)
+
+    def _sweep(self) -> None:
+        self.places.sweep(self._loop.time())
+        self.inflow.sweep()
+        self._seldom.sweep()
+        self._timer = self._loop.call_later(self._patience.sweep_s, self._sweep)
+
+
+async def listen(
+    host: str,
+    port: int,
+    on_open: OnConnection,
+    on_frame: OnFrame,
+    on_close: OnClose,
+    limits: FrameLimits,
+    *,
+    on_batch_end: OnConnection = ignore,
+    patience: Patience = Patience(),
+    tls: ssl.SSLContext | None = None,
+    held: Callable[[], int] = int,
+) -> Listener:
+    """Open a port (0: any free one; see ``.port``) and call back for what comes in.
+
+    Every connection's first frame must be a HelloRequest of at most 64 KiB; the owner answers it, and gives the
+    connection its place (`Listener.places`). Whatever is no proper frame ends its connection with a line in the log,
+    one for each reason and address in a while. ``held``: bytes that the owner holds, within ``patience.max_bytes``.
+
+    Raises:
+        PortInUse, ConfigError: see `Listener.open`.
+    """
+    handlers = Handlers(on_open=on_open, on_frame=on_frame, on_close=on_close, on_batch_end=on_batch_end)
+    listener = Listener(handlers, limits, patience, held)
+    await listener.open(host, port, tls)
+    return listener

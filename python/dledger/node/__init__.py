@@ -1,0 +1,1 @@
+"""One node of a group."""

@@ -1,0 +1,267 @@
+"""Letting a member back in that lost its disk, and saying in plain words what goes on until then.
+
+See `dledger.raft.state.admission` for why a new incarnation does not count by itself, and why it may once a leader has
+had it admitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dledger.catalog.state_machine import Catalog
+from dledger.config import GroupConfig
+from dledger.errors import CorruptEntry, ProtocolError
+from dledger.net import Connection
+from dledger.node.loop.proposals import ProposalQueue
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.protocol.messages.catalog_commands import Admit
+from dledger.protocol.messages.client import AdmitRequest, AdmitResponse, ExecuteRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
+from dledger.protocol.messages.membership import Change
+from dledger.protocol.wire import decode_command
+from dledger.raft.raft_node import RaftNode
+from dledger.raft.state.ready import Fact
+from dledger.records.body.header import BODY_HEADER_SIZE, BODY_MAGIC, BodyKind, decode_header
+from dledger.storage.api import Fault, LogStore
+from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Role
+
+logger = logging.getLogger(__name__)
+
+WORDS: Final = {
+    "founded": (logging.INFO, "the group {group} is founded with {members}"),
+    "founding_learned": (logging.INFO, "the group's founding is known from {of}"),
+    "not_admitted": (
+        logging.ERROR,
+        "{node} is another incarnation ({own}) than the one that the group knows ({known}): its directory is new, or "
+        "was emptied. It catches up, but neither votes nor counts until somebody runs 'dledger admit {node}'",
+    ),
+    "stranger": (
+        logging.WARNING,
+        "{node} is another incarnation ({incarnation}) than the one that the group knows ({known}): it has lost its "
+        "disk. It gets everything, but does not count until somebody runs 'dledger admit {node}'",
+    ),
+    "follower_lost_data": (
+        logging.ERROR,
+        "{node} ends at entry {has} on its disk, but had acknowledged up to {had}: an older copy of its directory was "
+        "put back. It does not count any more until somebody runs 'dledger admit {node}'",
+    ),
+    "data_lost": (
+        logging.ERROR,
+        "{leader}, the leader, knows that {node} had acknowledged more than its disk has: an older copy of its "
+        "directory was put back. It gets everything again, but neither votes nor counts until somebody runs "
+        "'dledger admit {node}'",
+    ),
+    "damaged_push": (
+        logging.ERROR,
+        "what {leader} sends ({push}) is damaged, or does not continue this node's log, and is not taken. Where the "
+        "group goes on behind an old commit log, each member must have adopted the same one: compare the "
+        "fingerprints that 'dledger rocketmq adopt' told",
+    ),
+    "term_refused": (
+        logging.ERROR,
+        "{node} says term {term}, over {limit}, the last one that this node, which is in term {own}, believes at once: "
+        "nothing that it says so is taken. Somebody gave it a false term: stop it, and run 'dledger reset-term' there",
+    ),
+    "term_spent": (
+        logging.CRITICAL,
+        "{node} is in term {term}, behind which there is no room for elections: somebody gave it a false one. Stop all "
+        "members of the group, run 'dledger reset-term' on the directory of each, and start them again",
+    ),
+    "other_group": (
+        logging.WARNING,
+        "{node} speaks for the group {theirs} (name, fingerprint of its members, id), and this node is of {own}: what "
+        "it says is not heard. Compare the addresses and the lists of members of both",
+    ),
+    "group_id_drawn": (logging.INFO, "the group was founded before groups had ids, and is {group} from now on"),
+    "group_id_learned": (logging.INFO, "the group has the id {group}, by what {of} says"),
+    "admitted": (logging.WARNING, "{node} is admitted by entry {index}: it votes and counts again"),
+}
+"""Facts of the core that somebody should read, by name."""
+WAITS_LOG_S: Final = 10.0
+"""Between two lines on members that are missing before the group's founding."""
+
+KNOWN_S: Final = 0.02
+"""Between two looks at whether a quorum knows of an admission: its members say so when they answer heartbeats."""
+_COMMAND: Final = int(BodyKind.COMMAND)
+READ_BYTES: Final = 1 << 20
+"""How much of the log is looked through at a time for changes that are not on record."""
+
+
+def change_of(entry: Entry) -> Change | None:
+    """What an entry changes of who counts, as the core asks it of every one that is written: few bytes tell that it is
+    no command."""
+    body = entry.body
+    if len(body) <= BODY_HEADER_SIZE or body[3] != _COMMAND or body[:2] != BODY_MAGIC or entry.magic != MAGIC_NORMAL:
+        return None
+    with suppress(ValueError, ProtocolError):  # else it is somebody else's body, and no command for the catalog either
+        decode_header(body)
+        command = decode_command(body[BODY_HEADER_SIZE:])
+        if isinstance(command, Admit) and command.node_id in command.members:
+            node = NodeId(command.node_id)
+            return Change(entry.position, Index(command.after), node, command.members[command.node_id])
+    return None
+
+
+def put_on_record(store: LogStore, catalog: Catalog) -> tuple[Fault, ...]:
+    """Release 0.1 kept no record of the changes in its log that it had not applied: a node with its files reads them
+    once, before it hears anybody. What cannot be read may be one, so it is given back as damaged."""
+    known = store.membership
+    if known.changes or known.group_id or known.term != NO_TERM:
+        return ()
+    changes: list[Change] = []
+    faults: list[Fault] = []
+    at = Index(max(store.begin_index, catalog.applied_index + 1))
+    while at <= store.end.position.index:
+        try:
+            entries = store.read(at, READ_BYTES)
+            changes += [change for entry in entries if (change := change_of(entry)) is not None]
+            at = Index(entries[-1].index + 1)
+        except CorruptEntry as error:
+            first = faults.pop() if faults and faults[-1].last == at - 1 else None
+            whole = first or Fault(at, at, -1, str(store.identity.node_id), str(error))
+            faults.append(replace(whole, last=at))
+            at = Index(at + 1)
+    if later := tuple(change for change in changes if change.index > known.index):
+        logger.info("admissions in the log of an older release: %s", ", ".join(f"entry {c.index}" for c in later))
+        store.save_membership(replace(known, changes=later))
+    return tuple(faults)
+
+
+def explain(fact: Fact) -> None:
+    """Log a fact that is worth it."""
+    words = WORDS.get(fact.event)
+    if words is not None:
+        logger.log(words[0], "%s", words[1].format(**dict(fact.about)))
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """Somebody who waits for an admission."""
+
+    connection: Connection
+    request_id: int
+    node_id: NodeId
+    incarnation: int
+    timer: asyncio.TimerHandle
+
+
+class Admissions:
+    """Answers `AdmitRequest` and carries the catalog's members into the core."""
+
+    def __init__(self, group: GroupConfig, driver: ReadyLoop, catalog: Catalog, writes: ProposalQueue) -> None:
+        self._group = group
+        self._driver = driver
+        self._raft: RaftNode = driver.raft
+        self._catalog = catalog
+        self._writes = writes
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[Waiting] = []
+        self._told = NO_INDEX
+        """The newest entry by which the catalog knows who counts that the core has been told of."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._look_again: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self.applied()
+        self._timer = self._loop.call_later(WAITS_LOG_S, self._look)
+
+    def stop(self) -> None:
+        for timer in (self._timer, self._look_again):
+            if timer is not None:
+                timer.cancel()
+        for waiting in list(self._waiting):
+            self._answer(waiting, Code.TERM_CHANGED)
+
+    def _look(self) -> None:
+        """Say what a group waits for that cannot begin."""
+        self._timer = self._loop.call_later(WAITS_LOG_S, self._look)
+        if self._raft.not_heard_yet:
+            logger.warning(
+                "the group cannot begin before all of its members have been there once; missing: %s",
+                ", ".join(self._raft.not_heard_yet),
+            )
+
+    def admit(self, connection: Connection, request_id: int, request: AdmitRequest) -> None:
+        """Propose that a member counts as what it is now."""
+        code, text = self._refusal(request.node_id)
+        heard = self._raft.heard.get(request.node_id, 0)
+        is_done = request.node_id == self._raft.node_id or self._raft.membership.of(request.node_id) == heard
+        if code is not Code.SUCCESS or is_done:
+            leader = self._raft.leader_id or NodeId("")
+            connection.send(AdmitResponse(code=code, message=text, leader_id=leader), request_id)
+            return
+        known = self._raft.membership
+        members = {str(member): incarnation for member, incarnation in known.bound} | {str(request.node_id): heard}
+        command = Admit(node_id=request.node_id, members=members, after=known.index)
+        waiting = Waiting(connection, request_id, request.node_id, heard, self._late(request.timeout_ms))
+        self._waiting.append(waiting)
+        self._writes.execute(None, 0, ExecuteRequest(command=command, timeout_ms=request.timeout_ms))
+
+    def _refusal(self, node_id: NodeId) -> tuple[Code, str]:
+        raft = self._raft
+        if node_id not in self._group.members:
+            return Code.UNEXPECTED_ARGUMENT, f"{node_id!r} is not a member; members: {', '.join(self._group.members)}"
+        if raft.role is not Role.LEADER:
+            return Code.NOT_LEADER, f"this node does not lead; ask {raft.leader_id or 'again, there is no leader now'}"
+        if not self._writes.caught_up:
+            return Code.LEADER_NOT_READY, "the new leader is still catching up; ask again"
+        if raft.change is not None or self._waiting:
+            return Code.LEADER_NOT_READY, "another member is being admitted; ask again"
+        if node_id == raft.node_id or node_id in raft.heard:
+            return Code.SUCCESS, ""
+        return Code.ILLEGAL_MEMBER_STATE, f"{node_id} has not answered this leader; start it first, then admit it"
+
+    def _late(self, timeout_ms: int) -> asyncio.TimerHandle:
+        def give_up() -> None:
+            for waiting in [w for w in self._waiting if w.timer is timer]:
+                self._answer(waiting, Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time")
+
+        timer = self._loop.call_later(timeout_ms / 1000, give_up)
+        return timer
+
+    def _answer(self, waiting: Waiting, code: Code, text: str = "") -> None:
+        self._waiting.remove(waiting)
+        waiting.timer.cancel()
+        answer = AdmitResponse(code=code, message=text, leader_id=self._raft.leader_id or NodeId(""))
+        waiting.connection.send(answer, waiting.request_id)
+
+    def applied(self) -> None:
+        """The catalog has taken in entries: if one of them says who counts, the core must know."""
+        catalog = self._catalog
+        if catalog.members_index > self._told:
+            self._told = catalog.members_index
+            bound = {NodeId(member): incarnation for member, incarnation in catalog.members.items()}
+            now_ms = self._driver.environment.now_ms()
+            self._driver.feed(self._raft.set_members, catalog.members_index, bound, now_ms)
+        if self._waiting and self._look_again is None:
+            self._answer_known()
+
+    def _answer_known(self) -> None:
+        """Answer when a quorum knows: from then on the group goes on with any quorum that lives."""
+        self._look_again = None
+        for waiting in list(self._waiting):
+            if self._raft.membership.of(waiting.node_id) != waiting.incarnation:
+                continue
+            if self._raft.is_known(self._raft.membership.index):
+                self._answer(waiting, Code.SUCCESS)
+            else:
+                self._look_again = self._loop.call_later(KNOWN_S, self._answer_known)
+
+    def status(self) -> dict[str, Any]:
+        """For the node's status; see docs/operations.md."""
+        known = self._raft.membership
+        return {
+            "incarnation": known.incarnation,
+            "admitted": self._raft.is_admitted,
+            "members": {str(member): incarnation for member, incarnation in known.bound},
+            "not_admitted": sorted(
+                str(node) for node, incarnation in self._raft.heard.items() if known.of(node) != incarnation
+            ),
+            "missing": [str(node) for node in self._raft.not_heard_yet],
+        }
+

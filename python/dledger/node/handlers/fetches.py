@@ -1,0 +1,274 @@
+"""Fetches: stored bodies, byte for byte, of what is committed and applied, and of nothing else (D8)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from dledger.catalog.state_machine import BatchRef, Catalog
+from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError, TopicNotFound
+from dledger.net import Connection
+from dledger.node.handlers.parked_requests import LongPoll, LongPolls
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.protocol.messages.client import (
+    FetchedBatch,
+    FetchRequest,
+    FetchResponse,
+    SplitRequest,
+    SplitResponse,
+    SplitSpan,
+)
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.raft.raft_node import RaftNode
+from dledger.storage.api import LogStore
+from dledger.types import NO_INDEX, Buffer, Index
+
+logger = logging.getLogger(__name__)
+
+BEHIND_WAIT_MS: Final = 500
+"""How long a replica waits for an offset it has not applied before it says BEHIND."""
+MAX_FETCH_BYTES: Final = 32 << 20
+"""Most bytes of one answer, unless a single body has more."""
+MAX_CUTS: Final = 20_000
+"""Most pieces of one answer to a split, over all its spans, but at least one of each: it is made on the loop."""
+INLINE_BYTES: Final = 32 << 10
+"""Reads up to this size are done on the loop; larger ones on a thread."""
+
+
+class Reads:
+    """Answers fetch and split requests of any replica from its applied state."""
+
+    def __init__(
+        self,
+        driver: ReadyLoop,
+        catalog: Catalog,
+        store: LogStore,
+        polls: LongPolls,
+        on_damage: Callable[[CorruptEntry], None],
+    ) -> None:
+        self._driver = driver
+        self._catalog = catalog
+        self._store = store
+        self._on_damage = on_damage
+        self._raft: RaftNode = driver.raft
+        is_ahead = catalog.applied_index > driver.raft.committed_index
+        self._needs = catalog.applied_index if is_ahead else NO_INDEX
+        """The catalog is that of another node, and of entries up to this one that are still on their way here."""
+        self.polls = polls
+        self._stops = False
+
+    def fetch(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+        """Answer now, or when a record is there or the wait is over."""
+        if request.partition < 0 or request.start_offset < 0 or request.max_bytes <= 0:
+            text = f"fetch: partition {request.partition}, offset {request.start_offset}, bytes {request.max_bytes}"
+            connection.send(FetchResponse(code=Code.MALFORMED, message=text), request_id)
+            return
+        if self._needs > min(self._raft.committed_index, self._raft.durable_index):
+            self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True, wants=())
+            return
+        begin, end = self._range(request.topic_id, request.partition)
+        if begin < 0:
+            # Ids are never given twice: one that is not given yet, as far as this replica knows, may be soon.
+            if request.topic_id < self._catalog.topics_state.next_id:
+                text = f"there is no partition {request.partition} of a topic with id {request.topic_id} (any more)"
+                connection.send(FetchResponse(code=Code.UNKNOWN_TOPIC, message=text), request_id)
+            else:
+                self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
+            return
+        if request.start_offset < begin:
+            text = f"offset {request.start_offset} is not kept any more; there is [{begin}, {end})"
+            answer = FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, message=text, begin_offset=begin, end_offset=end)
+            connection.send(answer, request_id)
+        elif request.start_offset < end and (request.end_offset < 0 or request.start_offset < request.end_offset):
+            self._serve(connection, request_id, request)
+        elif request.start_offset > end:
+            self._hold(connection, request_id, request, max(BEHIND_WAIT_MS, request.wait_ms), behind=True)
+        elif request.wait_ms > 0 and (request.end_offset < 0 or end < request.end_offset):
+            self._hold(connection, request_id, request, request.wait_ms, behind=False)
+        elif end < request.end_offset:
+            # The asker knows from the leader that there is more.
+            self._hold(connection, request_id, request, BEHIND_WAIT_MS, behind=True)
+        else:
+            connection.send(FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end), request_id)
+
+    def _range(self, topic_id: int, partition: int) -> tuple[int, int]:
+        """Begin and end offset; (-1, -1) when there is no such partition."""
+        try:
+            return self._catalog.begin_offset(topic_id, partition), self._catalog.end_offset(topic_id, partition)
+        except TopicNotFound:
+            return -1, -1
+
+    # --- long polls ---------------------------------------------------------------------------------------------
+
+    def _hold(
+        self,
+        connection: Connection,
+        request_id: int,
+        request: FetchRequest,
+        wait_ms: int,
+        *,
+        behind: bool,
+        wants: Sequence[tuple[int, int]] | None = None,
+    ) -> None:
+        """With ``behind`` the offset is not here yet, so no record at the end of the wait is BEHIND, and not an empty
+        answer. ``wants``: what it waits for, if that is not the record at its offset."""
+
+        def give_up() -> None:
+            begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
+            code, text = Code.SUCCESS, ""
+            if behind or self._stops:
+                code = Code.BEHIND
+                text = f"offset {request.start_offset} is not here yet; this replica ends at {end}"
+            connection.send(FetchResponse(code=code, message=text, begin_offset=begin, end_offset=end), request_id)
+
+        if wants is None:
+            wants = ((request.topic_id << 32 | request.partition, request.start_offset),)
+        serve = partial(self.fetch, connection, request_id, request)
+        self.polls.hold(LongPoll(connection, wants, serve, give_up), wait_ms)
+
+    def stop(self) -> None:
+        """Whoever waits is to ask another node; nothing more will come."""
+        self._stops = True
+
+    # --- bodies -------------------------------------------------------------------------------------------------
+
+    def _serve(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+        """Now, or in its turn; a small answer need not wait where others do."""
+        outflow = connection.outflow
+        if outflow.is_full and not connection.unsent_bytes:
+            self._find(connection, request_id, request, INLINE_BYTES, only_small=True)
+        else:
+            self._serve_in_turn(connection, request_id, request)
+
+    def _serve_in_turn(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
+        outflow = connection.outflow
+        outflow.ask(connection, lambda: self._find(connection, request_id, request, outflow.room))
+
+    def _find(
+        self, connection: Connection, request_id: int, request: FetchRequest, room: int, *, only_small: bool = False
+    ) -> None:
+        """The bodies that answer it: as many as there is room for, so that a client may have to ask again for more."""
+        if self._driver.failed:
+            return
+        _, end = self._range(request.topic_id, request.partition)
+        stop = end if request.end_offset < 0 else min(end, request.end_offset)
+        limit = min(request.max_bytes, MAX_FETCH_BYTES, room)
+        try:
+            refs = self._catalog.find(request.topic_id, request.partition, request.start_offset, stop, limit)
+        except StorageError as error:
+            self._failed(connection, request_id, error)
+            return
+        bodies = [self._cached(ref) for ref in refs]
+        on_disk = [ref for ref, body in zip(refs, bodies, strict=True) if body is None]
+        wanted = [(ref.index, ref.pos, ref.size + HEADER_SIZE) for ref in on_disk]
+        size = sum(ref.size for ref in refs)
+        if only_small and size > INLINE_BYTES:  # a single body
+            self._serve_in_turn(connection, request_id, request)
+            return
+        connection.outflow.begin(size)
+
+        def serve(read: Sequence[Buffer]) -> None:
+            rest = iter(read)
+            whole = [next(rest) if body is None else body for body in bodies]
+            self._send(connection, request_id, request, refs, whole)
+
+        if sum(ref.size for ref in on_disk) <= INLINE_BYTES:
+            connection.outflow.end(connection, size)
+            try:
+                read = self._store.read_bodies(wanted)
+            except Exception as error:
+                self._failed(connection, request_id, error)
+            else:
+                serve(read)
+            return
+        future = self._driver.on_reader(self._store.read_bodies, wanted)
+        future.add_done_callback(lambda done: self._read(connection, request_id, size, done, serve))
+
+    def _cached(self, ref: BatchRef) -> Buffer | None:
+        """A body that is in memory anyway. The newest ones may be nowhere else yet: a follower applies what the others
+        have made durable, be its own disk ever so slow."""
+        entries = self._raft.cached(Index(ref.index), Index(ref.index + 1))
+        return entries[0].body if entries else None
+
+    def _read(
+        self,
+        connection: Connection,
+        request_id: int,
+        size: int,
+        done: asyncio.Future[list[Buffer]],
+        serve: Callable[[Sequence[Buffer]], None],
+    ) -> None:
+        connection.outflow.end(connection, size)
+        error = done.exception()
+        if error is None:
+            serve(done.result())
+        else:
+            self._failed(connection, request_id, error)
+
+    def _send(
+        self,
+        connection: Connection,
+        request_id: int,
+        request: FetchRequest,
+        refs: list[BatchRef],
+        bodies: list[Buffer],
+    ) -> None:
+        if self._driver.failed:
+            return
+        begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
+        term_at = self._raft.term_at
+        batches = tuple(
+            FetchedBatch(
+                base_offset=ref.base_offset, count=ref.count, size=len(body), crc=ref.crc,
+                index=ref.index, term=-1 if (term := term_at(Index(ref.index))) is None else term,
+            )
+            for ref, body in zip(refs, bodies, strict=True)
+        )  # fmt: skip
+        answer = FetchResponse(code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches)
+        connection.send(answer, request_id, bodies)
+
+    def _failed(self, connection: Connection, request_id: int, error: BaseException) -> None:
+        if isinstance(error, CorruptEntry):
+            logger.error("not served: %s", error)
+            text = f"{error}; read it from another replica"
+            connection.send(FetchResponse(code=Code.CORRUPT_ENTRY, message=text), request_id)
+            self._on_damage(error)
+            return
+        if isinstance(error, OffsetOutOfRange):  # retention was faster than this read
+            connection.send(FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, message=str(error)), request_id)
+            return
+        text = f"the stored bytes cannot be read: {error}"
+        connection.send(FetchResponse(code=Code.DISK_ERROR, message=text), request_id)
+        self._driver.fail(error)
+
+    def split(self, connection: Connection, request_id: int, request: SplitRequest) -> None:
+        """Cut ranges of offsets into pieces of about equal bytes; all of them, or none when one cannot be."""
+        cuts: list[tuple[tuple[int, int], ...]] = []
+        left = MAX_CUTS
+        for span in request.spans:
+            refused = self._refused(span)
+            if refused is not None:
+                connection.send(refused, request_id)
+                return
+            most = max(1, min(span.max_pieces, left))
+            found = self._catalog.split(
+                span.topic_id, span.partition, span.start_offset, span.end_offset, max(1, span.target_bytes), most
+            )
+            left -= len(found)
+            cuts.append(tuple(found))
+        connection.send(SplitResponse(code=Code.SUCCESS, cuts=tuple(cuts)), request_id)
+
+    def _refused(self, span: SplitSpan) -> SplitResponse | None:
+        begin, end = self._range(span.topic_id, span.partition)
+        if begin < 0:
+            text = f"there is no partition {span.partition} of a topic with id {span.topic_id}"
+            return SplitResponse(code=Code.UNKNOWN_TOPIC, message=text)
+        if not begin <= span.start_offset <= span.end_offset <= end:
+            code = Code.BEHIND if span.end_offset > end else Code.OFFSET_OUT_OF_RANGE
+            text = f"[{span.start_offset}, {span.end_offset}) is not within [{begin}, {end})"
+            return SplitResponse(code=code, message=text)
+        return None

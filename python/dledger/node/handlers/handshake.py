@@ -1,0 +1,216 @@
+"""Who may come in: what a node says of itself when a connection begins, and whom it goes on with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.environment import REAL, Environment
+from dledger.errors import ConfigError, StorageError
+from dledger.net.connections.handshake import Greeting, Introduction, other_group, other_protocol
+from dledger.net.connections.tls import check_own_certificate
+from dledger.net.secret import Secret, Side, read_secret
+from dledger.node.handlers.secret_enforcement import Enforcement, is_enforced
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.protocol.messages.membership import Membership
+from dledger.release import RELEASE
+from dledger.storage.disk.disk import Disk
+from dledger.types import NodeId
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A connection that has said hello and must prove the secret."""
+
+    hello: HelloRequest
+    answer: HelloResponse
+
+
+class Gate:
+    """The accepting side of the handshake; `dledger.net.connections.handshake` is the other one.
+
+    Raises:
+        ConfigError: the secret's file is not there, or not a secret's.
+    """
+
+    def __init__(
+        self, group: GroupConfig, node: NodeConfig, disk: Disk, environment: Environment = REAL
+    ) -> None:
+        self._group = group
+        self._node = node
+        self._environment = environment
+        self.known: Callable[[], Membership] = Membership
+        """What the node knows of its group."""
+        self._introduction: tuple[Membership, Introduction] | None = None
+        self._welcome = HelloResponse(code=Code.SUCCESS)
+        """What is answered to whoever is taken; made with `_introduction`."""
+        self.refused: dict[str, str] = {}
+        """Why the last connection of each member, by the name that it gave, was not taken; of this life."""
+        if node.tls is not None:
+            check_own_certificate(node.tls, node.node_id)
+        self._secret = read_secret(node.secret_file) if node.secret_file else None
+        self._enforcement = Enforcement(disk, node.directory) if self._secret is not None else None
+        if self._secret is None and node.tls is None and is_enforced(disk, node.directory):
+            raise ConfigError(
+                f"{node.directory}: this node's group takes only members that prove its secret: name it (--secret-file)"
+            )
+        self.unproved: dict[NodeId, str] = {}
+        """Members that were taken without a proof, since the group came before secrets: their releases."""
+
+    def introduction(self) -> Introduction:
+        """What this node says of itself."""
+        known = self.known()
+        if self._introduction is None or self._introduction[0] is not known:
+            own = Introduction(
+                group=self._group.group, node_id=self._node.node_id, members=self._group.members,
+                group_id=known.group_id, ancestors=known.ancestors,
+            )  # fmt: skip
+            self._introduction = known, own
+            self._welcome = HelloResponse(
+                code=Code.SUCCESS, group=own.group, node_id=NodeId(own.node_id), release=RELEASE,
+                group_id=own.group_id, members=own.members, ancestors=own.ancestors,
+            )  # fmt: skip
+        return self._introduction[1]
+
+    def to_peer(self, peer: NodeId) -> Greeting:
+        """How a connection to another node begins."""
+        return self._greeting(self.introduction(), peer)
+
+    def as_client(self, peer: NodeId) -> Greeting:
+        """How a connection to another node begins that is asked what clients ask."""
+        return self._greeting(replace(self.introduction(), node_id=""), peer)
+
+    def _greeting(self, own: Introduction, peer: NodeId) -> Greeting:
+        strict = bool(own.node_id) and self._required
+        return Greeting(own, peer=peer, secret=self._found, strict=strict, environment=self._environment)
+
+    @property
+    def _required(self) -> bool:
+        return self._enforcement is not None and self._enforcement.on
+
+    def _found(self, answer: HelloResponse) -> Secret | None:
+        return self._secret
+
+    def wants_proof(self, hello: HelloRequest) -> bool:
+        """Whether the connection that says so has to prove the secret, if it is not refused for another reason."""
+        return self._secret is not None and bool(hello.node_id or self._node.clients_prove)
+
+    def answer(self, hello: HelloRequest, certified: Set[str] | None = None) -> HelloResponse:
+        """The answer to the first frame of a connection. Any other code than SUCCESS ends it, and with
+        ``proof_wanted`` it is no session before `proved` says so. ``certified``: the nodes that the other side's
+        certificate is for, under TLS."""
+        code, text = self._judge(hello)
+        if code is Code.SUCCESS and hello.node_id and certified is not None and hello.node_id not in certified:
+            code, text = Code.ACCESS_DENIED, _not_certified(hello.node_id, certified)
+        own = self.introduction()
+        if code is not Code.SUCCESS and hello.node_id:
+            self.refused[hello.node_id] = text
+        elif hello.node_id:
+            self.refused.pop(hello.node_id, None)
+        if hello.version == 1:  # whose programs take these four fields and no more
+            return HelloResponse(code=code, message=text, group=own.group, node_id=NodeId(own.node_id))
+        if code is not Code.SUCCESS:
+            return replace(self._welcome, code=code, message=text)
+        if self._secret is None or not self.wants_proof(hello):
+            return self._welcome
+        nonce = bytes.fromhex(self._environment.unique())
+        return HelloResponse(
+            code=Code.SUCCESS, group=own.group, node_id=NodeId(own.node_id), release=RELEASE,
+            group_id=own.group_id, members=own.members, ancestors=own.ancestors, nonce=nonce,
+            proof=self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce), proof_wanted=True,
+        )  # fmt: skip
+
+    def proved(self, visit: Visit, message: HelloProof) -> HelloResponse:
+        """The last word on a connection that was asked for its proof."""
+        hello, answer = visit.hello, visit.answer
+        assert self._secret is not None
+        peer = NodeId(hello.node_id)
+        if self._secret.is_proof(message.proof, Side.OPENS, hello, answer):
+            self.unproved.pop(peer, None)
+            return self._last(answer)
+        if message.proof:
+            who = hello.node_id or "this client"
+            text = f"{who} has another secret than {self._node.node_id}: give both the same file"
+            return self._last(answer, text)
+        if peer and not self._required:
+            if peer not in self.unproved:
+                logger.warning(
+                    "%s proves no secret and is taken all the same, since this group came before secrets: start it "
+                    "with the others' --secret-file, then say 'dledger secret enforce'", peer,
+                )  # fmt: skip
+            self.unproved[peer] = hello.release
+            return self._last(answer)
+        text = (
+            f"{hello.node_id or 'this client'} has no secret to prove, which this group wants: give it the file that "
+            f"{self._node.node_id} has, as secret_file (--secret-file)"
+        )
+        return self._last(answer, text)
+
+    def _last(self, answer: HelloResponse, refusal: str = "") -> HelloResponse:
+        """The code, and whose word it is; ``answer`` has said the rest."""
+        code = Code.ACCESS_DENIED if refusal else Code.SUCCESS
+        return HelloResponse(code=code, message=refusal, group=answer.group, node_id=answer.node_id)
+
+    def status(self) -> dict[str, Any]:
+        """Whether it has a secret, requires one of members, and which members had none to prove."""
+        return {"has": self._secret is not None, "required": self._required, "unproved": sorted(self.unproved)}
+
+    def shut_out(self, reached: Set[NodeId], proved: Set[NodeId]) -> str:
+        """What speaks against `enforce`, in words with the names of the members that the group would lose; empty when
+        nothing does. ``reached``: those that this node has a connection to; ``proved``: that have proved the secret on
+        it."""
+        own = self._node.node_id
+        if self._secret is None:
+            return f"{own}, which leads, has no secret itself: start it with the group's --secret-file"
+        others = [member for member in self._group.members if member != own]
+        lost = [f"{member} (is not reached)" for member in others if member not in reached]
+        lost += [
+            f"{member} (proves no secret)"
+            for member in others
+            if member in reached and (member not in proved or member in self.unproved)
+        ]
+        if not lost:
+            return ""
+        return f"{', '.join(lost)} would be shut out for ever: first let it run with the group's --secret-file"
+
+    def enforce(self) -> None:
+        """The group has said that no member is taken without a proof: so it is here, now and after every start.
+
+        Raises:
+            StorageError: that cannot be kept.
+        """
+        try:
+            if self._enforcement is not None:
+                self._enforcement.enforce()
+        except OSError as error:
+            raise StorageError(f"{self._node.directory}: {error.strerror}") from None
+
+    def _judge(self, hello: HelloRequest) -> tuple[Code, str]:
+        own, members = self._group.group, self._group.members
+        if text := other_protocol(hello):
+            return Code.UNSUPPORTED, text
+        if hello.group != own and (hello.group or hello.node_id):
+            return Code.UNKNOWN_GROUP, f"this node belongs to group {own!r}, not {hello.group!r}"
+        if hello.node_id and hello.node_id not in members:
+            text = f"{hello.node_id!r} is not a member; members: {', '.join(members)}"
+            return Code.UNKNOWN_MEMBER, other_group(self.introduction(), hello) or text
+        if hello.node_id == self._node.node_id:
+            text = f"{hello.node_id} is this node itself: two nodes have one id, or an address is wrong"
+            return Code.UNEXPECTED_MEMBER, text
+        if text := other_group(self.introduction(), hello):
+            return Code.UNKNOWN_GROUP, text
+        return Code.SUCCESS, ""
+
+
+def _not_certified(node_id: str, certified: Set[str]) -> str:
+    whose = f"is for {', '.join(sorted(certified))}" if certified else "is a client's"
+    return f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one that it shows {whose}"
+
+
+__all__ = ["Gate", "Visit"]

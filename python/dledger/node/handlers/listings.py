@@ -1,0 +1,193 @@
+"""What a group knows, as rows: partitions, consumer groups' progress, commits of transactions, entries of the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from dledger.catalog.clients.writers import Offsets
+from dledger.catalog.listing import first_offsets, list_commits, list_partitions, list_progress
+from dledger.catalog.state_machine import Catalog
+from dledger.errors import CorruptEntry, OffsetOutOfRange, ProtocolError, TopicNotFound
+from dledger.net import Connection
+from dledger.node.handlers.offsets import LinearizableReads
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.protocol.messages.catalog_commands import Command
+from dledger.protocol.messages.client import Listing, ListRequest, ListResponse
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import Entry
+from dledger.protocol.wire import decode_command
+from dledger.records.body.header import BODY_HEADER_SIZE, decode_header
+from dledger.storage.api import LogStore
+from dledger.storage.offline.dump import kind_of
+from dledger.types import Index, NodeId
+
+MAX_ROWS: Final = {Listing.PARTITIONS: 1000, Listing.PROGRESS: 1000, Listing.COMMITS: 200, Listing.ENTRIES: 500}
+"""Of one page, so that it fits a frame's header."""
+READ_BYTES: Final = 4 << 20
+"""Of the log, for one page of entries."""
+TEXT: Final = 300
+"""Most characters of a command's fields."""
+
+Rows = list[dict[str, Any]]
+
+
+class Listings:
+    """Answers `ListRequest`s from the applied state and, where it has to, from the log."""
+
+    def __init__(
+        self,
+        driver: ReadyLoop,
+        catalog: Catalog,
+        store: LogStore,
+        linearizable: LinearizableReads,
+        on_damage: Callable[[CorruptEntry], None],
+    ) -> None:
+        self._driver = driver
+        self._catalog = catalog
+        self._store = store
+        self._linearizable = linearizable
+        self._on_damage = on_damage
+
+    def ask(self, connection: Connection, request_id: int, request: ListRequest) -> None:
+        """Answer when everything that was acknowledged before is applied here."""
+
+        def serve(code: Code) -> None:
+            if code is not Code.SUCCESS:
+                text = f"this node cannot tell whether it still leads ({code.name}); ask {self._leader() or 'again'}"
+                self._send(connection, request_id, ListResponse(code=code, message=text, leader_id=self._leader()))
+            else:
+                self._serve(connection, request_id, request)
+
+        self._linearizable.add(serve)
+
+    def _leader(self) -> NodeId:
+        return self._driver.raft.leader_id or NodeId("")
+
+    def _send(self, connection: Connection, request_id: int, answer: ListResponse) -> None:
+        connection.send(answer, request_id)
+
+    def _rows(self, connection: Connection, request_id: int, rows: Rows, following: int) -> None:
+        answer = ListResponse(code=Code.SUCCESS, leader_id=self._leader(), rows=tuple(rows), next_start=following)
+        self._send(connection, request_id, answer)
+
+    def _serve(self, connection: Connection, request_id: int, request: ListRequest) -> None:
+        limit = max(1, min(request.limit, MAX_ROWS[request.listing]))
+        if request.listing is Listing.PARTITIONS:
+            self._rows(connection, request_id, *list_partitions(self._catalog, request.start, limit))
+        elif request.listing is Listing.PROGRESS:
+            self._rows(connection, request_id, *list_progress(self._catalog, request.name, request.start, limit))
+        elif request.listing is Listing.COMMITS:
+            start = max(request.start, self._store.begin_index)
+            commits, following = list_commits(self._catalog, start, limit)
+            held = [self._held(Index(index), Index(index + 1)) for index in commits]
+            self._then(
+                connection, request_id, lambda: self._commit_rows(commits, held),
+                lambda rows: self._rows(connection, request_id, rows, following),
+            )  # fmt: skip
+        else:
+            first = Index(max(request.start, self._store.begin_index))
+            end = Index(min(self._catalog.applied_index + 1, first + limit))
+            entries = self._held(first, end)
+            self._then(
+                connection, request_id, lambda: self._entry_rows(first, end, entries),
+                lambda rows: self._entries(connection, request_id, rows),
+            )  # fmt: skip
+
+    def _held(self, first: Index, end: Index) -> tuple[Entry, ...]:
+        """The entries from memory; none where the first is on the disk only. The newest ones may be nowhere else yet:
+        a node applies what the others have made durable, be its own disk ever so slow."""
+        return self._driver.raft.cached(first, end) or ()
+
+    def _then(
+        self, connection: Connection, request_id: int, read: Callable[[], Rows], done: Callable[[Rows], None]
+    ) -> None:
+        """Let a reader's thread make rows, then go on with them; if it cannot, answer why."""
+
+        def finished(future: asyncio.Future[Rows]) -> None:
+            if self._driver.failed or future.cancelled():
+                return
+            error = future.exception()
+            if error is None:
+                done(future.result())
+            elif isinstance(error, CorruptEntry):
+                text = f"{error}; it is fetched from another node: ask again"
+                self._send(connection, request_id, ListResponse(code=Code.CORRUPT_ENTRY, message=text))
+                self._on_damage(error)
+            elif isinstance(error, OffsetOutOfRange):  # retention was faster
+                self._send(connection, request_id, ListResponse(code=Code.BEHIND, message=f"{error}; ask again"))
+            else:
+                self._send(connection, request_id, ListResponse(code=Code.DISK_ERROR, message=str(error)))
+                self._driver.fail(error)
+
+        self._driver.on_reader(read).add_done_callback(finished)
+
+    # --- commits --------------------------------------------------------------------------------------------------
+
+    def _commit_rows(self, commits: dict[int, Offsets], held: Sequence[tuple[Entry, ...]]) -> Rows:
+        """On the reader's thread: each commit with what its entry says of it."""
+        rows: Rows = []
+        for (index, offsets), known in zip(commits.items(), held, strict=True):
+            (entry,) = known or self._store.read(Index(index), 1, Index(index + 1))
+            command: Any = _command(entry)
+            row = {"index": index, "writer_id": "", "sequence": -1, "time_ms": 0, "offsets": offsets}
+            if command is not None:
+                row |= {"writer_id": command.writer_id, "sequence": command.sequence, "time_ms": command.time_ms}
+            rows.append(row)
+        return rows
+
+    # --- entries --------------------------------------------------------------------------------------------------
+
+    def _entry_rows(self, first: Index, end: Index, held: tuple[Entry, ...]) -> Rows:
+        """On the reader's thread: the entries, but for what the catalog knows of them."""
+        if first >= end:
+            return []
+        return [_entry_row(entry) for entry in held or self._store.read(first, READ_BYTES, end)]
+
+    def _entries(self, connection: Connection, request_id: int, rows: Rows) -> None:
+        if not rows:
+            self._rows(connection, request_id, [], -1)
+            return
+        first, last = rows[0]["index"], rows[-1]["index"]
+        offsets = first_offsets(self._catalog, first, last)
+        for row in rows:
+            if "topic_id" in row:
+                row["topic"] = self._topic(row.pop("topic_id"))
+                row["offset"] = offsets.get(row["index"], -1)
+        self._rows(connection, request_id, rows, last + 1 if last < self._catalog.applied_index else -1)
+
+    def _topic(self, topic_id: int) -> str:
+        try:
+            return self._catalog.topic_by_id(topic_id).name
+        except TopicNotFound:  # deleted
+            return ""
+
+
+def _entry_row(entry: Entry) -> dict[str, Any]:
+    kind = kind_of(entry)
+    row: dict[str, Any] = {
+        "index": entry.index, "term": entry.term, "pos": entry.pos, "size": entry.size, "kind": kind,
+    }  # fmt: skip
+    if kind == "command":
+        command = _command(entry)
+        row["command"] = "" if command is None else type(command).__name__
+        row["fields"] = "" if command is None else str(asdict(command))[:TEXT]
+    elif kind in {"data", "staged"}:
+        header = decode_header(entry.body)
+        row |= {"topic_id": header.topic_id, "partition": header.partition, "records": header.count}
+    return row
+
+
+def _command(entry: Entry) -> Command | None:
+    """The command in an entry; None when it has none that this version knows."""
+    if kind_of(entry) != "command":
+        return None
+    try:
+        return decode_command(entry.body[BODY_HEADER_SIZE:])
+    except ProtocolError:
+        return None
+
+
+__all__ = ["Listings"]

@@ -1,0 +1,223 @@
+"""Who leads, what is there, how this node is doing: requests that read the node's own state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.schemas import RAW
+from dledger.config import GroupConfig
+from dledger.errors import TopicNotFound
+from dledger.net import Connection
+from dledger.node.handlers.offsets import LinearizableReads
+from dledger.node.loop.proposals import BETWEEN_S
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.protocol.messages.client import (
+    GroupRequest,
+    GroupResponse,
+    MetadataRequest,
+    MetadataResponse,
+    SchemasRequest,
+    SchemasResponse,
+    StatusRequest,
+    StatusResponse,
+    TopicInfo,
+    TransferRequest,
+    TransferResponse,
+)
+from dledger.protocol.messages.codes import Code
+from dledger.raft.state.ready import TransferDone
+from dledger.storage.api import LogStore
+from dledger.types import NodeId, Role
+
+
+class MetadataHandler:
+    """Metadata, consumer groups, status and transfers."""
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        node_id: NodeId,
+        driver: ReadyLoop,
+        catalog: Catalog,
+        store: LogStore,
+        linearizable: LinearizableReads,
+        addresses: Callable[[], dict[NodeId, str]],
+        more_status: Callable[[], dict[str, Any]],
+    ) -> None:
+        """``more_status``: what the rest of the node adds to its status."""
+        self._group = group
+        self._node_id = node_id
+        self._driver = driver
+        self._catalog = catalog
+        self._store = store
+        self._linearizable = linearizable
+        self._addresses = addresses
+        self._more_status = more_status
+        self._now_ms = driver.environment.now_ms
+        self._started_ms = self._now_ms()
+        self._transfers: list[tuple[Connection, int]] = []
+        self._asking: list[tuple[Connection, int, MetadataRequest]] = []
+        self._between: asyncio.TimerHandle | None = None
+
+    # --- metadata -----------------------------------------------------------------------------------------------
+
+    def metadata(self, connection: Connection, request_id: int, request: MetadataRequest) -> None:
+        """Who leads, at once, or as soon as anybody does. The leader's word on topics is linearizable; a follower tells
+        what it has applied."""
+
+        def answer(code: Code) -> None:
+            connection.send(self._metadata(request, code), request_id)
+
+        if (request.topics or request.all_topics) and self._driver.raft.role is Role.LEADER:
+            self._linearizable.add(answer)
+        elif self._driver.raft.leader_id is None and not self._driver.failed:
+            self._asking.append((connection, request_id, request))
+            if self._between is None:
+                self._between = asyncio.get_running_loop().call_later(BETWEEN_S, self._tell_who_leads)
+        else:
+            answer(Code.SUCCESS)
+
+    def leadership_changed(self) -> None:
+        """Whoever asked while nobody led is told."""
+        if self._driver.raft.leader_id is not None:
+            self._tell_who_leads()
+
+    def _tell_who_leads(self) -> None:
+        if self._between is not None:
+            self._between.cancel()
+            self._between = None
+        asking, self._asking = self._asking, []
+        for connection, request_id, request in asking:
+            connection.send(self._metadata(request, Code.SUCCESS), request_id)
+
+    def _metadata(self, request: MetadataRequest, code: Code) -> MetadataResponse:
+        raft = self._driver.raft
+        return MetadataResponse(
+            code=code,
+            message="" if code is Code.SUCCESS else f"the topics cannot be told now: {code.name}; ask again",
+            group=self._group.group,
+            node_id=self._node_id,
+            leader_id=raft.leader_id or NodeId(""),
+            term=raft.term,
+            peers={str(peer): address for peer, address in self._addresses().items()},
+            topics=self._topics(request),
+            max_body_bytes=self._group.max_body_bytes,
+        )
+
+    def _topics(self, request: MetadataRequest) -> tuple[TopicInfo, ...]:
+        if request.all_topics:
+            return tuple(self._catalog.topics())
+        found: list[TopicInfo] = []
+        for name in request.topics:
+            try:
+                found.append(self._catalog.topic(name))
+            except TopicNotFound:
+                continue
+        return tuple(found)
+
+    # --- consumer groups ----------------------------------------------------------------------------------------
+
+    def consumer_group(self, connection: Connection, request_id: int, request: GroupRequest) -> None:
+        """Committed offsets of a group, or all groups' names; linearizable."""
+
+        def answer(code: Code) -> None:
+            leader = self._driver.raft.leader_id or NodeId("")
+            if code is not Code.SUCCESS:
+                text = f"this node cannot tell whether it still leads ({code.name}); ask {leader or 'again'}"
+                response = GroupResponse(code=code, message=text, leader_id=leader)
+            elif request.consumer_group:
+                offsets = self._catalog.group(request.consumer_group)
+                response = GroupResponse(code=code, leader_id=leader, offsets=offsets)
+            else:
+                response = GroupResponse(code=code, leader_id=leader, groups=tuple(self._catalog.groups()))
+            connection.send(response, request_id)
+
+        self._linearizable.add(answer)
+
+    # --- schemas ------------------------------------------------------------------------------------------------
+
+    def schemas(self, connection: Connection, request_id: int, request: SchemasRequest) -> None:
+        """The schemas of a typed topic; linearizable, so that none is missing that a body was written under."""
+
+        def answer(code: Code) -> None:
+            leader = self._driver.raft.leader_id or NodeId("")
+            some, newest = self._catalog.schemas.behind(request.topic_id, request.after)
+            if code is not Code.SUCCESS:
+                text = f"this node cannot tell whether it still leads ({code.name}); ask {leader or 'again'}"
+                response = SchemasResponse(code=code, message=text, leader_id=leader)
+            elif newest == RAW:
+                text = f"there is no typed topic with id {request.topic_id}; it was deleted, or is raw"
+                response = SchemasResponse(code=Code.UNKNOWN_TOPIC, message=text, leader_id=leader)
+            else:
+                response = SchemasResponse(code=code, leader_id=leader, schemas=some, newest=newest)
+            connection.send(response, request_id)
+
+        self._linearizable.add(answer)
+
+    # --- status -------------------------------------------------------------------------------------------------
+
+    def status(self, connection: Connection, request_id: int, request: StatusRequest) -> None:
+        connection.send(StatusResponse(code=Code.SUCCESS, status=self.status_values()), request_id)
+
+    def status_values(self) -> dict[str, Any]:
+        """Plain values by name; documented in docs/operations.md."""
+        raft, recovery = self._driver.raft, self._store.recovery
+        return {
+            "node_id": self._node_id,
+            "group": self._group.group,
+            "members": list(self._group.members),
+            "role": raft.role.name,
+            "term": raft.term,
+            "term_is_spent": raft.term_is_spent,
+            "refused_terms": {
+                str(node): {"term": refused.term, "messages": refused.messages}
+                for node, refused in raft.refused_terms.items()
+            },
+            "leader_id": raft.leader_id or "",
+            "begin_index": raft.begin_index,
+            "end_index": raft.end_index,
+            "durable_index": raft.durable_index,
+            "committed_index": raft.committed_index,
+            "applied_index": self._catalog.applied_index,
+            "watermarks": {str(node): index for node, index in raft.watermarks.items()},
+            "bytes_used": self._store.bytes_used,
+            "topics": len(self._catalog.topics()),
+            "pid": self._driver.environment.pid(),
+            "uptime_ms": self._now_ms() - self._started_ms,
+            "recovery": {
+                "kept": recovery.kept,
+                "cut": list(recovery.cut),
+                "rebuilt": list(recovery.rebuilt),
+                "faulty": len(recovery.faulty),
+                "lost": recovery.lost,
+            },
+            **self._more_status(),
+        }
+
+    # --- transfer -----------------------------------------------------------------------------------------------
+
+    def transfer(self, connection: Connection, request_id: int, request: TransferRequest) -> None:
+        """Hand leadership over; answered when the attempt is over."""
+        raft = self._driver.raft
+        if raft.role is not Role.LEADER:
+            leader = raft.leader_id or NodeId("")
+            text = f"this node does not lead; ask {leader or 'again, there is no leader now'}"
+            answer = TransferResponse(code=Code.NOT_LEADER, message=text, leader_id=leader)
+            connection.send(answer, request_id)
+        elif request.to not in self._group.members:
+            text = f"{request.to!r} is not a member; members: {', '.join(self._group.members)}"
+            connection.send(TransferResponse(code=Code.UNKNOWN_MEMBER, message=text), request_id)
+        else:
+            self._transfers.append((connection, request_id))
+            self._driver.transfer(request.to)
+
+    def transferred(self, done: TransferDone) -> None:
+        """The core ended an attempt; whoever asked for one is told."""
+        waiting, self._transfers = self._transfers, []
+        text = "" if done.code is Code.SUCCESS else f"{done.to} did not take over: {done.code.name}"
+        leader = self._driver.raft.leader_id or NodeId("")
+        for connection, request_id in waiting:
+            connection.send(TransferResponse(code=done.code, message=text, leader_id=leader), request_id)

@@ -1,0 +1,98 @@
+"""The other nodes of the group: links to them, and a question now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.errors import AccessDenied, ConfigError, Unavailable, WrongGroup
+from dledger.net import FrameLimits, PeerLink
+from dledger.net.connections.blocking import Lost
+from dledger.net.connections.rpc import Rpc
+from dledger.net.connections.tls import client_context
+from dledger.node.handlers.handshake import Gate
+from dledger.protocol.messages.client import StatusRequest, StatusResponse
+from dledger.protocol.messages.peer import PeerMessage
+from dledger.protocol.messages.repair import RepairMessage
+from dledger.protocol.messages.snapshot import InstallMessage
+from dledger.types import NodeId
+
+ASK_S: Final = 2.0
+
+
+class Peers:
+    """One outgoing link to each other member."""
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        node: NodeConfig,
+        addresses: Callable[[], dict[NodeId, str]],
+        limits: FrameLimits,
+        on_found: Callable[[NodeId], None],
+        gate: Gate,
+    ) -> None:
+        """``on_found`` is told whenever a link is open anew."""
+        self._addresses = addresses
+        self._limits = limits
+        self._tls = tls = client_context(node.tls)
+        self._gate = gate
+        unsent = 2 * group.push_window_bytes + group.max_body_bytes
+
+        def link(peer: NodeId) -> PeerLink:
+            def changed(is_open: bool) -> None:
+                if is_open:
+                    on_found(peer)
+
+            return PeerLink(
+                lambda: addresses()[peer], lambda: gate.to_peer(peer), limits=limits,
+                max_bytes=unsent, on_change=changed, tls=tls,
+            )  # fmt: skip
+
+        self._links = {peer: link(peer) for peer in group.members if peer != node.node_id}
+
+    def start(self) -> None:
+        for link in self._links.values():
+            link.start()
+
+    def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
+        """May be lost: the core says again what matters."""
+        self._links[message.remote_id].send(message)
+
+    def flush(self) -> None:
+        """Let go of what was sent now, instead of at the end of the loop's turn."""
+        for link in self._links.values():
+            link.flush()
+
+    def connected(self) -> dict[str, bool]:
+        return {str(peer): link.connected for peer, link in self._links.items()}
+
+    def shut_out(self) -> str:
+        """Whom the group would lose if each member had to prove the secret from now on; see `Gate.shut_out`."""
+        reached = {peer for peer, link in self._links.items() if link.connected}
+        return self._gate.shut_out(reached, {peer for peer, link in self._links.items() if link.proved})
+
+    async def close(self) -> None:
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    async def status_of(self, peer: NodeId) -> dict[str, Any]:
+        """The status of another node, asked as a client.
+
+        Raises:
+            Unavailable: it did not answer in time.
+        """
+        try:
+            rpc = await Rpc.open(self._addresses()[peer], self._gate.as_client(peer), self._limits, ASK_S, self._tls)
+        except (WrongGroup, ConfigError, AccessDenied) as error:
+            raise Unavailable(f"{peer}: {error}") from None
+        try:
+            answer, _ = await rpc.ask(StatusRequest(), (), ASK_S)
+        except Lost as error:
+            raise Unavailable(f"{peer} did not tell its status: {error}") from None
+        finally:
+            rpc.abort()
+        if not isinstance(answer, StatusResponse):
+            raise Unavailable(f"{peer} answered {type(answer).__name__} to a status request")
+        return answer.status

@@ -1,0 +1,333 @@
+"""The node's port: who is on each connection, where each request goes, and when a client must wait."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.errors import ProtocolError, StorageError
+from dledger.net import Connection, FrameLimits, Listener, Patience, listen
+from dledger.net.connections.tls import server_context
+from dledger.net.limits.connection_slots import TooMany
+from dledger.net.limits.turns import Company, Turns
+from dledger.node.application import Application
+from dledger.node.application import Handler as PayloadHandler
+from dledger.node.handlers.admission import Admissions
+from dledger.node.handlers.fetches import Reads
+from dledger.node.handlers.handshake import Gate, Visit
+from dledger.node.handlers.listings import Listings
+from dledger.node.handlers.metadata import MetadataHandler
+from dledger.node.handlers.offsets import Offsets
+from dledger.node.loop.proposals import ProposalQueue
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.maintenance.repair import Repairs
+from dledger.node.snapshot.receiver import SnapshotReceiver
+from dledger.protocol.messages.client import (
+    AdmitRequest,
+    AppendRequest,
+    ExecuteRequest,
+    FetchRequest,
+    GroupRequest,
+    ListRequest,
+    MetadataRequest,
+    OffsetsRequest,
+    SchemasRequest,
+    SplitRequest,
+    StatusRequest,
+    TransferRequest,
+)
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.protocol.messages.peer import PeerMessage
+from dledger.protocol.messages.repair import RepairRequest, RepairResponse
+from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
+from dledger.types import NodeId
+
+logger = logging.getLogger(__name__)
+
+COMMANDS: Final = 4
+"""Commands of clients that are begun in `COMMANDS_S` while somebody else waits for the node: each is written, sent and
+applied on every node, or refused."""
+COMMANDS_S: Final = 0.002
+COMMANDS_UNDER_WAY: Final = 16
+"""Commands of clients that wait for their entries, at most, while somebody else waits for the node."""
+COMMANDS_ALONE: Final = 128
+"""The same while nobody else does."""
+COMPANY_S: Final = 0.1
+"""A client that has asked for anything but a command within this time may have the next request on its way."""
+HELLOS: Final = 4
+"""Hellos that are answered in `HELLOS_S` of those who must prove a secret: the node proves it to each of them first."""
+HELLOS_S: Final = 0.004
+
+PEER_MESSAGES: Final[frozenset[type[Any]]] = frozenset(PeerMessage.__args__)
+Handler = Callable[[Connection, int, Any], None]
+
+
+@dataclass(slots=True)
+class PortSession:
+    """Who is on a connection that has said hello."""
+
+    peer: NodeId | None
+
+
+class RequestRouter:
+    """Accepts connections and hands every request to the part that answers it."""
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        node: NodeConfig,
+        driver: ReadyLoop,
+        writes: ProposalQueue,
+        reads: Reads,
+        offsets: Offsets,
+        answers: MetadataHandler,
+        repairs: Repairs,
+        admissions: Admissions,
+        listings: Listings,
+        installer: SnapshotReceiver,
+        application: Application,
+        gate: Gate,
+    ) -> None:
+        self._group = group
+        self._node = node
+        self._gate = gate
+        self._driver = driver
+        self._now_ms = driver.environment.now_ms
+        self._writes = writes
+        self._reads = reads
+        self._repairs = repairs
+        self._installer = installer
+        self._listener: Listener | None = None
+        self._clients: dict[Connection, None] = {}
+        self._paused: dict[Connection, None] = {}
+        self._company = Company[Connection](COMPANY_S)
+        self._commands = Turns[Connection](
+            COMMANDS, COMMANDS_S, Connection.pause_reading, self._resume,
+            lambda alone: writes.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY),
+            lambda connection: self._company.is_alone(connection, connection.now_s()),
+        )  # fmt: skip
+        self._hellos = Turns[Connection](HELLOS, HELLOS_S, Connection.pause_reading, self._resume)
+        self._peers: Counter[NodeId] = Counter()
+        self._full_bytes = min(node.max_client_bytes, group.pending_bytes // 2)
+        self._closed = False
+        self.catalog_lost = False
+        """No client is answered: this node does not know what its log means."""
+        self.client_requests = 0
+        """Requests of clients so far; asking for the status is none."""
+        self.used_ms = self._now_ms()
+        """When a client was last seen."""
+        self._handlers: dict[type[Any], Handler] = {
+            FetchRequest: reads.fetch,
+            OffsetsRequest: offsets.ask,
+            SplitRequest: reads.split,
+            MetadataRequest: answers.metadata,
+            GroupRequest: answers.consumer_group,
+            SchemasRequest: answers.schemas,
+            StatusRequest: answers.status,
+            TransferRequest: answers.transfer,
+            AdmitRequest: admissions.admit,
+            ListRequest: listings.ask,
+        }
+        self._with_payload: dict[type[Any], PayloadHandler] = {AppendRequest: writes.append, **application.handlers()}
+
+    @property
+    def port(self) -> int:
+        return self._listener.port if self._listener is not None else 0
+
+    @property
+    def clients(self) -> int:
+        return len(self._clients)
+
+    @property
+    def connections(self) -> int:
+        return len(self._listener.connections) if self._listener is not None else 0
+
+    async def open(self) -> None:
+        """Listen.
+
+        Raises:
+            PortInUse: another process listens there.
+        """
+        self._listener = await listen(
+            self._node.host,
+            self._node.port,
+            on_open=self._on_open,
+            on_frame=self._on_frame,
+            on_close=self._on_close,
+            limits=frame_limits(self._group),
+            patience=self._patience(),
+            tls=server_context(self._node.tls),
+            held=lambda: self._writes.held_bytes,
+        )
+        self._listener.outflow.on_done = self._resume
+
+    def _patience(self) -> Patience:
+        node = self._node
+        ends_itself = bool(node.idle_timeout_ms)  # then open connections say that the node is used
+        return Patience(
+            max_connections=node.max_connections,
+            max_per_address=node.max_connections_per_address,
+            idle_s=0.0 if ends_itself else node.client_idle_ms / 1000,
+            max_bytes=node.max_client_bytes,
+        )
+
+    async def close(self) -> None:
+        self._closed = True
+        self._commands.close()
+        self._hellos.close()
+        if self._listener is not None:
+            await self._listener.close()
+
+    def abort(self) -> None:
+        """Cut every connection: what was asked on them is not answered (D2)."""
+        self._closed = True
+        self._commands.close()
+        self._hellos.close()
+        if self._listener is not None:
+            for connection in list(self._listener.connections):
+                connection.abort()
+
+    # --- frames -------------------------------------------------------------------------------------------------
+
+    def _on_open(self, connection: Connection) -> None:
+        if self._closed:  # accepted by the kernel before the port was closed
+            connection.abort()
+
+    def _on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        session: PortSession | Visit | None = connection.context
+        if session is None:
+            self._hello(connection, request_id, message)
+        elif isinstance(session, Visit):
+            self._proof(connection, request_id, message, session)
+        elif session.peer is not None:
+            if type(message) in PEER_MESSAGES:
+                self._driver.step(message)
+            elif isinstance(message, RepairRequest | RepairResponse):
+                self._repairs.on_message(message)
+            elif isinstance(message, SnapshotRequest | SnapshotResponse):
+                self._installer.on_message(message)
+            else:
+                raise ProtocolError(f"peer {session.peer} sent {type(message).__name__}")
+        elif self.catalog_lost and type(message) is not StatusRequest:
+            connection.abort()  # as if this node were down: another one answers
+        elif (handle := self._with_payload.get(type(message))) is not None:
+            self.client_requests += 1
+            if connection is not self._company.last:
+                self._company.note(connection, connection.now_s())
+            handle(connection, request_id, message, payload)
+            self._hold_back(connection)
+        elif type(message) is ExecuteRequest:
+            self.client_requests += 1
+            self._commands.ask(connection, partial(self._execute, connection, request_id, message))
+        else:
+            handler = self._handlers.get(type(message))
+            if handler is None:
+                raise ProtocolError(f"a client sent {type(message).__name__}")
+            if handler is not self._handlers[StatusRequest]:
+                self.client_requests += 1
+                if connection is not self._company.last:
+                    self._company.note(connection, connection.now_s())
+            try:
+                handler(connection, request_id, message)
+                self._hold_back(connection)
+            except StorageError as error:  # a look into the topic index may need the disk
+                self._driver.fail(error)
+
+    def _execute(self, connection: Connection, request_id: int, message: ExecuteRequest) -> None:
+        if not self._closed:
+            self._writes.execute(connection, request_id, message)
+            self._hold_back(connection)
+
+    def _hold_back(self, connection: Connection) -> None:
+        """Read no further from a client while as much waits for answers as may."""
+        if self._writes.held_bytes > self._full_bytes and connection not in self._paused:
+            self._paused[connection] = None
+            connection.pause_reading()
+
+    def _resume(self, connection: Connection) -> None:
+        waits = connection in self._commands or connection in self._hellos or connection in connection.outflow
+        if not waits and connection not in self._paused:
+            connection.resume_reading()
+
+    def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
+        if self._gate.wants_proof(message):
+            self._hellos.ask(connection, partial(self._answer_hello, connection, request_id, message))
+        else:
+            self._answer_hello(connection, request_id, message)
+
+    def _answer_hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
+        answer = self._gate.answer(message, connection.peer_nodes)
+        if answer.proof_wanted:
+            connection.context = Visit(message, answer)
+            connection.send(answer, request_id)
+        else:
+            self._end_of_hello(connection, request_id, message, answer)
+
+    def _proof(self, connection: Connection, request_id: int, message: Any, visit: Visit) -> None:
+        if not isinstance(message, HelloProof):
+            raise ProtocolError(f"{type(message).__name__} where a proof of the secret belongs")
+        self._end_of_hello(connection, request_id, visit.hello, self._gate.proved(visit, message))
+
+    def _end_of_hello(
+        self, connection: Connection, request_id: int, hello: HelloRequest, answer: HelloResponse
+    ) -> None:
+        """The last word, and a place for a connection that is taken. One of a client is refused where there is none."""
+        assert self._listener is not None
+        places, peer = self._listener.places, NodeId(hello.node_id)
+        if answer.code is not Code.SUCCESS:
+            connection.send(answer, request_id)
+            self._listener.refuse(connection, answer.message)
+        elif not peer and (full := places.refusal(connection)):
+            connection.send(HelloResponse(code=Code.LEADER_PENDING_FULL, message=full), request_id)
+            connection.give_way(TooMany(full))
+        elif peer:
+            connection.send(answer, request_id)
+            connection.context = PortSession(peer)
+            places.seat_member(peer, connection)
+            self._peers[peer] += 1
+            self._driver.peer_found(peer)
+        else:
+            connection.send(answer, request_id)
+            connection.context = PortSession(None)
+            places.seat_client(connection)
+            self._clients[connection] = None
+            self.used_ms = self._now_ms()
+
+    def relieved(self) -> None:
+        """Held bytes have fallen: whoever was made to wait may go on."""
+        if self._listener is not None:
+            self._listener.inflow.relieved()
+        if self._paused and self._writes.held_bytes <= self._full_bytes // 2:
+            paused, self._paused = self._paused, {}
+            for connection in paused:
+                self._resume(connection)
+        if self._commands.waiting:
+            self._commands.go_on()
+
+    def _on_close(self, connection: Connection, error: Exception | None) -> None:
+        self._paused.pop(connection, None)
+        self._company.forget(connection)
+        self._commands.forget(connection)
+        self._hellos.forget(connection)
+        session: PortSession | Visit | None = connection.context
+        if isinstance(session, PortSession) and session.peer is not None:
+            self._peers[session.peer] -= 1
+            if not self._peers[session.peer] and not self._closed:
+                self._driver.peer_lost(session.peer)
+        elif connection in self._clients:
+            del self._clients[connection]
+            self.used_ms = self._now_ms()
+            self._reads.polls.forget(connection)
+        if error is not None:
+            logger.debug("connection from %s lost: %s", connection.peer_name, error)
+
+
+def frame_limits(group: GroupConfig) -> FrameLimits:
+    """The largest frames that the settings of a group allow: one push of a full batch and one body more."""
+    return FrameLimits(payload_bytes=group.push_batch_bytes + group.max_body_bytes + (1 << 20))

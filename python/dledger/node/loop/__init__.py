@@ -1,0 +1,1 @@
+"""The node's loop: raft's effects carried out, proposals, and committed entries applied."""

@@ -1,0 +1,244 @@
+"""The thread that makes the log durable.
+
+Appends and truncations are carried out in the order they were given, and one sync covers all that gathered while the
+one before it was under way (group commit). A small write goes into the page cache from the loop itself: it costs less
+than telling the thread about its bytes. Only the thread waits for the device, but for the hard state, which has to be
+durable before anything else happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from dledger.environment import REAL, Environment
+from dledger.errors import CorruptEntry, DiskFull
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd
+from dledger.protocol.messages.membership import Membership
+from dledger.storage.api import LogStore
+from dledger.storage.disk.lock_checks import Owner
+from dledger.types import Index, Position
+
+logger = logging.getLogger(__name__)
+
+INLINE_BYTES: Final = 64 << 10
+"""Writes up to this size are done on the loop when none is queued before them."""
+LAZY_SYNC_MS: Final = 200
+"""With ``flush=async``: the longest time that written bytes stay in the page cache only."""
+FULL_RETRY_S: Final = 0.25
+"""Pause before a write that found no room is tried again."""
+
+_SYNC: Final = object()
+
+
+class LogWriter:
+    """Writes and syncs for one store. Results are told on the loop."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        loop: asyncio.AbstractEventLoop,
+        on_durable: Callable[[Position], None],
+        on_truncated: Callable[[LogEnd], None],
+        on_failure: Callable[[BaseException], None],
+        *,
+        on_cut_waits: Callable[[CorruptEntry], None] = lambda error: None,
+        lazy: bool = False,
+        environment: Environment = REAL,
+    ) -> None:
+        """``lazy`` reports what is written, not what is synced: ``flush=async``. ``on_cut_waits`` is told of a damaged
+        entry behind which the log is to be cut: that is tried again until the entry is repaired."""
+        self.is_full = False
+        """A write found no room: it is tried again until there is some, and nothing behind it is written before."""
+        self._store = store
+        self._loop = loop
+        self._on_durable = on_durable
+        self._on_truncated = on_truncated
+        self._on_failure = on_failure
+        self._on_cut_waits = on_cut_waits
+        self._lazy = lazy
+        self._writing = threading.Lock()  # of the store's methods that belong to one thread at a time
+        self._loops, self._threads = Owner(), Owner()
+        self._now_ms = environment.now_ms
+        self._waiting: list[Any] = []  # for room on the disk, or for a repair; only the thread's
+        self._cut_waits: Index | None = None  # a damaged entry that has to be repaired first
+        self._queued = 0  # jobs given to the thread; only the loop counts these
+        self._done = 0  # jobs it has carried out; only the thread counts these
+        self._cuts = 0  # truncations asked for; only the loop counts these
+        self._cuts_done = 0
+        self._sync_asked = False
+        self._sync_due = 0  # when the next lazy sync is due, in ms; 0: nothing to sync
+        self._stopped = False
+        self._failed = False  # for ever once it is set
+        self._worker = environment.worker("dledger-flusher", self._turn)
+        self._put = self._worker.put
+
+    def start(self) -> None:
+        self._worker.start()
+
+    # --- the loop's side ----------------------------------------------------------------------------------------
+
+    def append(self, entries: tuple[Entry, ...]) -> None:
+        """Write ``entries``; ``on_durable`` is told when they are on the disk.
+
+        Raises:
+            StorageError: the write failed here and now; nothing may be acknowledged any more.
+        """
+        assert self._loops.is_me(), "appends are given to a LogWriter by the loop alone"
+        small = entries[-1].end_pos - entries[0].pos <= INLINE_BYTES
+        if small and self._queued == self._done and self._writing.acquire(blocking=False):
+            try:
+                self._store.append(entries)
+            except DiskFull:
+                self._queue(entries)
+                return
+            finally:
+                self._writing.release()
+            if not self._sync_asked:
+                self._sync_asked = True
+                self._put(_SYNC)
+            return
+        self._queue(entries)
+
+    def truncate(self, after: Index) -> None:
+        """Cut everything behind ``after``, in its place among the appends; ``on_truncated`` is told the new end."""
+        assert self._loops.is_me(), "cuts are given to a LogWriter by the loop alone"
+        self._cuts += 1
+        self._queue(after)
+
+    def save(self, state: HardState) -> None:
+        """Durable on return: what is sent next depends on it (D5)."""
+        with self._writing:
+            self._store.save_hard_state(state)
+
+    def save_membership(self, membership: Membership) -> None:
+        """Durable on return, for the same reason (B27)."""
+        with self._writing:
+            self._store.save_membership(membership)
+
+    def run(self, function: Callable[[], object]) -> None:
+        """Carry out ``function`` on the thread, between the writes: it may change the store too."""
+        self._queue(function)
+
+    def abandon(self) -> None:
+        """The node has failed, here or elsewhere on its disk: what waits is neither written nor synced any more."""
+        self._failed = True
+
+    async def stop(self) -> None:
+        """Carry out and sync all that was given, then end the thread."""
+        if not self._stopped:
+            self._stopped = True
+            await self._loop.run_in_executor(None, self._worker.join)
+
+    def _durable(self, result: tuple[Position, int]) -> None:
+        """A sync from before a cut says nothing about what was written again in the same place; another follows."""
+        assert self._loops.is_me(), "what a LogWriter has done is heard by the loop alone"
+        position, cuts = result
+        if cuts == self._cuts:
+            self._on_durable(position)
+
+    def _queue(self, job: object) -> None:
+        self._queued += 1
+        self._put(job)
+
+    # --- the thread's side --------------------------------------------------------------------------------------
+
+    def _turn(self, jobs: list[Any], last: bool) -> float | None:
+        """Carry out what waits and sync it. Nothing is done, nor retried, after a failure: after a failed sync the
+        kernel may call the lost pages clean (D2)."""
+        if self._failed:
+            return None
+        try:
+            return self._work(jobs, last)
+        except BaseException as error:
+            self._failed = True
+            self._tell(self._on_failure, error)
+            return None
+
+    def _work(self, jobs: list[Any], last: bool) -> float | None:
+        self._sync_asked = False  # before the sync: what is written from here on needs another one
+        due = [*self._waiting, *jobs] if self._waiting else jobs
+        self._carry_out(due, last)
+        if self._lazy and due and not last:
+            self._tell(self._durable, (self._store.end.position, self._cuts_done))
+            self._sync_due = self._sync_due or self._now_ms() + LAZY_SYNC_MS
+        if not self._lazy or last or self._now_ms() >= self._sync_due > 0:
+            self._sync_due = 0
+            self._tell(self._durable, (self._store.sync(), self._cuts_done))
+        if self._waiting:
+            return FULL_RETRY_S
+        return max(0, self._sync_due - self._now_ms()) / 1000 if self._sync_due else None
+
+    def _carry_out(self, jobs: list[Any], last: bool) -> None:
+        """The jobs in their order, up to a write that finds no room, or a cut behind a damaged entry: the core has gone
+        on, so they have to follow as soon as they can. Meanwhile only what may make room is done."""
+        assert self._threads.is_me(), "a LogWriter's jobs are carried out by its thread alone"
+        self._waiting = []
+        for job in jobs:
+            if job is _SYNC:
+                continue
+            if isinstance(job, int):
+                self._supersede(Index(job))
+            if self._waiting and not callable(job):
+                self._waiting.append(job)
+                continue
+            if isinstance(job, tuple):
+                if not self._append(job, last):
+                    self._waiting.append(job)
+                    continue
+            elif isinstance(job, int):
+                if not self._cut(Index(job)):
+                    self._waiting.append(job)
+                    continue
+            else:
+                with self._writing:
+                    job()
+            self._done += 1
+        self.is_full = bool(self._waiting) and isinstance(self._waiting[0], tuple)
+
+    def _supersede(self, after: Index) -> None:
+        """A cut farther in front takes the place of one that waits for a repair, and of what was to be written behind
+        that: the damaged entry goes as well, and the group may have no copy of it any more."""
+        first = self._waiting[0] if self._waiting else None
+        if isinstance(first, int) and after < first:
+            self._done += len(self._waiting)
+            self._cuts_done += sum(isinstance(job, int) for job in self._waiting)
+            self._waiting.clear()
+
+    def _cut(self, after: Index) -> bool:
+        """Cut; False when the entry that would be the last one has to be repaired before: it may have been
+        acknowledged, and the next one goes where it ends."""
+        try:
+            with self._writing:
+                self._store.truncate(after)
+        except CorruptEntry as error:
+            if self._cut_waits != after:
+                self._cut_waits = after
+                self._tell(self._on_cut_waits, error)
+            return False
+        self._cut_waits = None
+        self._cuts_done += 1
+        self._tell(self._on_truncated, self._store.end)
+        return True
+
+    def _append(self, entries: tuple[Entry, ...], last: bool) -> bool:
+        """Write; False when there is no room now."""
+        try:
+            with self._writing:
+                self._store.append(entries)
+        except DiskFull as error:
+            if last:
+                raise
+            if not self.is_full:
+                logger.error("waiting for room: %s", error)
+            return False
+        return True
+
+    def _tell(self, callback: Callable[..., None], argument: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, argument)
+        except RuntimeError:  # the loop is closed: nobody is left to tell
+            logger.debug("disk result %s came after the end of the loop", argument)

@@ -1,0 +1,400 @@
+"""Proposals: from a client's request to a place in the log, and back when it is committed and applied."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from dledger.catalog.state_machine import Catalog, CommandResult, DataResult
+from dledger.config import GroupConfig
+from dledger.errors import ProtocolError
+from dledger.net import Connection
+from dledger.node.loop.clocks import Clocks
+from dledger.node.loop.quotas import Quotas
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.loop.timestamps import TIMED, has_time, stamp_time
+from dledger.protocol.messages.catalog_commands import Admit, Command, EnforceSecret
+from dledger.protocol.messages.client import AppendRequest, AppendResponse, ExecuteRequest, ExecuteResponse
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import Entry
+from dledger.protocol.wire import encode_command
+from dledger.raft.state.ready import Finished
+from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, decode_header, encode_header
+from dledger.records.body.unpacked_size import check_sizes
+from dledger.types import NO_TERM, Buffer, Index, NodeId, Role, Term
+
+logger = logging.getLogger(__name__)
+
+BETWEEN_S: Final = 0.25
+"""How long a request waits for the next leader to be known, while there is none or leadership is being handed over:
+mostly that takes some milliseconds, and the answer then names the node to ask at once."""
+COMMAND_HEADER: Final = encode_header(BodyHeader(BodyKind.COMMAND))
+WAITER_BYTES: Final = 512
+"""About what a request takes while it waits, beside its body."""
+CHUNK_ENTRIES: Final = 128
+CHUNK_BYTES: Final = 512 << 10
+"""So much is proposed at once, although more may have come: followers and disks work on it meanwhile."""
+
+MESSAGES: Final = {
+    Code.NOT_LEADER: "this node does not lead; ask {leader}",
+    Code.LEADER_PENDING_FULL: "the leader has as many uncommitted bytes as pending_bytes allows; ask again",
+    Code.LEADER_TRANSFERRING: "leadership is being handed over; ask again",
+    Code.LEADER_NOT_READY: "the new leader is still catching up; ask again",
+    Code.DISK_FULL: "the leader's disk is over disk_full_ratio or below disk_reserve_bytes; free space there",
+    Code.TERM_CHANGED: "leadership changed before the entry was committed; it may still be",
+    Code.WAIT_QUORUM_ACK_TIMEOUT: "no quorum has acknowledged the entry in time; it may still be committed",
+    Code.UNKNOWN_TOPIC: "no such topic or partition",
+    Code.PRODUCER_FENCED: "a newer session of this producer took over",
+}
+
+
+class Sized(Protocol):
+    """A request that waits, and how many bytes it would put into the log."""
+
+    size: int
+
+
+S = TypeVar("S", bound=Sized)
+
+
+@dataclass(slots=True)
+class Proposal:
+    """Somebody who waits for one entry. ``connection`` is None for the node's own commands."""
+
+    connection: Connection | None
+    request_id: int
+    body: Buffer | None
+    size: int
+    deadline_ms: int
+    header: BodyHeader | None = None
+    """Of an append; None for a command."""
+    command: Command | None = None
+    term: Term = NO_TERM
+    held: bool = False
+    """Counted in ``held_bytes``."""
+    is_claimed: bool = False
+    """A command that the quotas have let pass."""
+    stamped_in: Term | None = None
+    """The term that was led, with all that earlier leaders committed, when a command got its time; None: none was."""
+
+
+class ProposalQueue:
+    """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry is applied."""
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        driver: ReadyLoop,
+        catalog: Catalog,
+        on_relief: Callable[[], None],
+        shut_out: Callable[[], str],
+    ) -> None:
+        """``on_relief()`` is called when ``held_bytes`` has fallen. ``shut_out``: see `Gate.shut_out`."""
+        self.held_bytes = 0
+        """Bytes of requests that are not answered yet."""
+        self._driver = driver
+        self._now_ms = driver.environment.now_ms
+        self._catalog = catalog
+        self.clocks = Clocks(driver.environment, catalog, self._leads_in, self._nothing_timed_waits)
+        self.quotas = Quotas(group, catalog, self._now_ms)
+        self._max_body_bytes = group.max_body_bytes
+        self._pending_bytes = group.pending_bytes
+        self._on_relief = on_relief
+        self._shut_out = shut_out
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[Proposal] = []
+        self._gathered_bytes = 0
+        self._waiting: dict[Index, Proposal] = {}
+        self.commands = 0
+        """Commands of clients that are not answered yet."""
+        self._timed = 0
+        """Commands among those that wait which begin or end a time-out."""
+        self._last_timed = Index(-1)
+        """The last entry that this node wrote with such a command: it may be applied long after who waited for it was
+        answered that the time is over."""
+        self._sweep_ms = 0
+        self._between: asyncio.TimerHandle | None = None
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether this leader's catalog has everything that earlier leaders committed."""
+        return self._catalog.applied_index >= self._driver.raft.noop_index
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting) + len(self._gathered)
+
+    def _leads_in(self) -> Term | None:
+        """The term in which this node leads, with all that earlier leaders committed; None: it does not."""
+        raft = self._driver.raft
+        return raft.term if raft.role is Role.LEADER and self.caught_up else None
+
+    def _nothing_timed_waits(self) -> bool:
+        """Whether this node leads so, and has no command under way that begins a time-out."""
+        is_applied = self._catalog.applied_index >= self._last_timed
+        return self._leads_in() is not None and not self._timed and is_applied
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def append(self, connection: Connection, request_id: int, request: AppendRequest, payload: memoryview) -> None:
+        """Check one body and put it into this pass's proposal."""
+        size = len(payload)
+        waiter = Proposal(connection, request_id, payload, size, self._now_ms() + request.timeout_ms)
+        try:
+            waiter.header = header = decode_header(payload)
+            if header.codec:  # what no reader could read is not taken either
+                check_sizes(payload[BODY_HEADER_SIZE:], header.codec)
+        except (ValueError, struct.error) as error:
+            self._answer(waiter, Code.MALFORMED, f"append: {error}")
+            return
+        if header.kind is not BodyKind.DATA:
+            self._answer(waiter, Code.MALFORMED, "append: commands go through ExecuteRequest")
+        elif size > self._max_body_bytes:
+            text = f"a body of {size} bytes is over max_body_bytes {self._max_body_bytes}; send smaller batches"
+            self._answer(waiter, Code.RECORD_TOO_LARGE, text)
+        else:
+            self._gather(waiter)
+
+    def execute(self, connection: Connection | None, request_id: int, request: ExecuteRequest) -> None:
+        """Stamp one command and put it into this pass's proposal."""
+        command = stamp_time(request.command, self.clocks)
+        waiter = Proposal(connection, request_id, None, 0, self._now_ms() + request.timeout_ms, command=command,
+                        stamped_in=self._leads_in())  # fmt: skip
+        if connection is not None and isinstance(command, Admit):
+            self._answer(waiter, Code.MALFORMED, "a member is admitted with AdmitRequest, which the leader checks")
+            return
+        try:
+            waiter.body = COMMAND_HEADER + encode_command(command)
+        except ProtocolError as error:
+            self._answer(waiter, Code.MALFORMED, str(error))
+            return
+        waiter.size = len(waiter.body)
+        if waiter.size > self._max_body_bytes:
+            text = f"a command of {waiter.size} bytes is over max_body_bytes {self._max_body_bytes}"
+            self._answer(waiter, Code.RECORD_TOO_LARGE, text)
+        else:
+            self._gather(waiter)
+
+    def known_header(self, entry: Entry) -> BodyHeader | None:
+        """The header of an append that waits here, so that it need not be decoded again."""
+        waiter = self._waiting.get(entry.index)
+        return waiter.header if waiter is not None and waiter.term == entry.term else None
+
+    def _gather(self, waiter: Proposal) -> None:
+        gathered = self._gathered
+        gathered.append(waiter)
+        waiter.held = True
+        if waiter.command is not None:
+            self._count(waiter, waiter.command, 1)
+        self.held_bytes += waiter.size + WAITER_BYTES
+        self._gathered_bytes += waiter.size
+        if len(gathered) == 1:
+            self._loop.call_soon(self._propose)
+        elif len(gathered) >= CHUNK_ENTRIES or self._gathered_bytes >= CHUNK_BYTES:
+            self._propose()
+
+    def leadership_changed(self) -> None:
+        """Another node leads, or nobody, or this one again: what waits for that goes on, in the loop's next turn."""
+        if self._between is not None:
+            self._loop.call_soon(self._propose)
+
+    def _wait_for_leader(self) -> bool:
+        """Whether what has gathered is to wait because nobody can take it just now, but somebody may very soon."""
+        raft = self._driver.raft
+        code = raft.can_accept(0)
+        is_between = code is Code.LEADER_TRANSFERRING or (code is Code.NOT_LEADER and raft.leader_id is None)
+        if is_between and self._gathered and not self._driver.failed:
+            if self._between is None:
+                self._between = self._loop.call_later(BETWEEN_S, self._settle)
+            return True
+        if self._between is not None:
+            self._between.cancel()
+            self._between = None
+        return False
+
+    def _propose(self) -> None:
+        """One proposal for what has gathered."""
+        if not self._wait_for_leader():
+            self._settle()
+
+    def _settle(self) -> None:
+        """Propose what the core takes, answer the rest."""
+        self._between = None
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        accepted = [waiter for waiter in self.accepted(gathered, self._answer) if not self._is_known(waiter)]
+        if not accepted:
+            return
+        try:
+            ready = self._driver.propose([waiter.body for waiter in accepted if waiter.body is not None])
+        except Exception as error:
+            self.quotas.drop()
+            self._driver.fail(error)
+            for waiter in accepted:
+                self._answer(waiter, Code.DISK_ERROR)
+            return
+        waiting = self._waiting
+        for waiter, entry in zip(accepted, ready.append, strict=True):
+            waiter.body = None  # the core has it as long as it is wanted
+            waiter.term = entry.term
+            waiting[entry.index] = waiter
+            if waiter.is_claimed:
+                self.quotas.place(entry.index)
+            if waiter.command is not None and isinstance(waiter.command, TIMED):
+                self._last_timed = entry.index
+            if self._sweep_ms == 0 or waiter.deadline_ms < self._sweep_ms:
+                self._sweep_ms = waiter.deadline_ms
+        self._driver.carry_out(ready)
+
+    def accepted(self, gathered: list[S], answer: Callable[[S, Code], object], *, is_ready: bool = True) -> list[S]:
+        """Those that the core takes now; the others are answered: all of them unless ``is_ready``."""
+        raft = self._driver.raft
+        code = Code.DISK_ERROR if self._driver.failed else raft.can_accept(0)
+        if code is Code.SUCCESS and not is_ready:
+            code = Code.LEADER_NOT_READY
+        pending, limit = raft.pending_bytes, self._pending_bytes
+        accepted: list[S] = []
+        for one in gathered:
+            if code is not Code.SUCCESS:
+                answer(one, code)
+            elif pending and pending + one.size > limit:
+                answer(one, Code.LEADER_PENDING_FULL)
+            else:
+                pending += one.size
+                accepted.append(one)
+        return accepted
+
+    def _is_known(self, waiter: Proposal) -> bool:
+        """Whether the catalog has the answer already. What it does not know yet is decided when it is applied."""
+        if waiter.header is None:
+            return self._is_stamped_too_soon(waiter) or self._is_refused(waiter)
+        if not self.caught_up:
+            return False
+        known = self._catalog.check_append(waiter.header)
+        if known is None:
+            return False
+        self._answer(waiter, known.code, known.message, base_offset=known.base_offset)
+        return True
+
+    def _is_stamped_too_soon(self, waiter: Proposal) -> bool:
+        """Whether a command has its time from a node that did not know yet what the leaders before have stamped: their
+        clocks may have been far behind, and what they opened would be over by this time as soon as it is applied."""
+        term = self._leads_in()
+        if waiter.command is None or not has_time(waiter.command) or (term is not None and waiter.stamped_in == term):
+            return False
+        self._answer(waiter, Code.LEADER_NOT_READY)
+        return True
+
+    def _is_refused(self, waiter: Proposal) -> bool:
+        """Whether a command is not to be written; the node's own always are."""
+        if waiter.connection is None or waiter.command is None:
+            return False
+        enforces = isinstance(waiter.command, EnforceSecret) and not self._catalog.secret_enforced  # a repeat does not
+        if enforces and (lost := self._shut_out()):
+            self._answer(waiter, Code.ILLEGAL_MEMBER_STATE, lost)
+            return True
+        refusal = self.quotas.refusal(waiter.command, caught_up=self.caught_up)
+        if refusal is not None:
+            self._answer(waiter, refusal.code, refusal.message)
+            return True
+        waiter.is_claimed = True
+        return False
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def applied(self, entry: Entry, result: DataResult | CommandResult | None) -> None:
+        """The catalog has taken the entry: whoever waits for it is answered."""
+        waiter = self._waiting.pop(entry.index, None)
+        if waiter is None:
+            return
+        if waiter.term != entry.term or result is None:
+            self._answer(waiter, Code.TERM_CHANGED)
+        elif isinstance(result, CommandResult):
+            self._answer(waiter, result.code, result.message, result=result)
+        elif result.code is not Code.SUCCESS or waiter.connection is None:
+            self._answer(waiter, result.code, result.message)
+        else:
+            self._release(waiter)
+            answer = AppendResponse(code=Code.SUCCESS, base_offset=result.base_offset, index=entry.index)
+            waiter.connection.send(answer, waiter.request_id)
+
+    def finished(self, finished: Finished) -> None:
+        """Raft gave up on a range. SUCCESS is answered by `applied`, with the offset."""
+        if finished.code is Code.SUCCESS:
+            return
+        code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code
+        for index in range(finished.first, finished.last + 1):
+            waiter = self._waiting.pop(Index(index), None)
+            if waiter is not None:
+                self._answer(waiter, code)
+
+    def sweep(self) -> None:
+        """Answer those whose own time is over; called now and then."""
+        now = self._now_ms()
+        if not self._waiting or now < self._sweep_ms:
+            return
+        late = [index for index, waiter in self._waiting.items() if waiter.deadline_ms <= now]
+        for index in late:
+            self._answer(self._waiting.pop(index), Code.WAIT_QUORUM_ACK_TIMEOUT)
+        self._sweep_ms = min((waiter.deadline_ms for waiter in self._waiting.values()), default=0)
+
+    def fail_all(self, code: Code) -> None:
+        """The node stops: nobody is left without an answer. ``code`` is an indefinite one."""
+        if self._between is not None:
+            self._between.cancel()
+        for waiter in (*self._waiting.values(), *self._gathered):
+            self._answer(waiter, code)
+        self._waiting.clear()
+        self._gathered.clear()
+
+    def hold(self, size: int) -> None:
+        """Count these bytes of a request that waits elsewhere; negative when it is answered."""
+        self.held_bytes += size
+        if size < 0:
+            self._on_relief()
+
+    def _release(self, waiter: Proposal) -> None:
+        if waiter.held:
+            waiter.held = False
+            self.held_bytes -= waiter.size + WAITER_BYTES
+            if waiter.command is not None:
+                self._count(waiter, waiter.command, -1)
+            self._on_relief()
+
+    def _count(self, waiter: Proposal, command: Command, by: int) -> None:
+        self.commands += by * (waiter.connection is not None)
+        self._timed += by * isinstance(command, TIMED)
+
+    def _answer(
+        self,
+        waiter: Proposal,
+        code: Code,
+        message: str = "",
+        *,
+        base_offset: int = -1,
+        result: CommandResult | None = None,
+    ) -> None:
+        self._release(waiter)
+        connection = waiter.connection
+        if connection is None:
+            return
+        leader = NodeId("")
+        if code is not Code.SUCCESS:
+            raft = self._driver.raft
+            leader = raft.leader_id or leader
+            message = message or MESSAGES.get(code, code.name).format(leader=leader or "another node")
+            if raft.role is not Role.LEADER and leader == "":
+                message = message.replace("ask another node", "there is no leader now; ask again")
+        if waiter.command is None:
+            response = AppendResponse(
+                code=code, message=message, leader_id=leader, base_offset=base_offset
+            )
+            connection.send(response, waiter.request_id)
+        else:
+            values = result.result if result is not None else {}
+            connection.send(
+                ExecuteResponse(code=code, message=message, leader_id=leader, result=values), waiter.request_id
+            )

@@ -1,0 +1,177 @@
+"""What a group's catalog may hold in all: asked by the leader before a command is written, never when one is applied.
+
+Applying must come to the same on every node and for every log that was ever written, so it knows no limits. The leader
+does, by its own state and by what it has proposed since that is not applied yet (claims). A claim ends when its entry
+is applied, whether anybody still waits for the answer or not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dledger.catalog.admission import malformed, refused
+from dledger.catalog.memory_use import growth, weigh
+from dledger.catalog.results import CommandResult
+from dledger.catalog.state_machine import Catalog
+from dledger.config import GroupConfig
+from dledger.protocol.messages.catalog_commands import (
+    AddPartitions,
+    Command,
+    CommitOffsets,
+    CommitProgress,
+    CreateTopic,
+    HoldRetention,
+    InitProducer,
+)
+from dledger.protocol.messages.codes import Code
+from dledger.types import Index
+
+WEIGH_MS: Final = 2000
+"""Least time between two weighings of the whole catalog: one takes some milliseconds for each 10 MiB."""
+LIVE_MS: Final = 3600 * 1000
+"""A producer session that was used within this time is not pushed out by new ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one command takes at most."""
+
+    topics: int = 0
+    partitions: int = 0
+    groups: int = 0
+    producers: int = 0
+    bytes: int = 0
+
+
+class Quotas:
+    """The limits of one leader's catalog."""
+
+    def __init__(self, group: GroupConfig, catalog: Catalog, now_ms: Callable[[], int]) -> None:
+        self._group = group
+        self._catalog = catalog
+        self._now_ms = now_ms
+        self._open: deque[tuple[Index, Claim]] = deque()
+        """By entry, in order."""
+        self._unplaced: list[Claim] = []
+        self._sum = Claim()
+        self._weight = -1
+        self._weighed_ms = 0
+        self._grown = 0
+        """Proposed since then."""
+        self._looked_ms = -WEIGH_MS
+        self._oldest_ms = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Commands that are proposed and not applied, as far as this leader's own."""
+        self._settle()
+        return len(self._open) + len(self._unplaced)
+
+    def _settle(self) -> None:
+        applied = self._catalog.applied_index
+        while self._open and self._open[0][0] <= applied:
+            self._add(self._open.popleft()[1], -1)
+
+    def _add(self, claim: Claim, sign: int) -> None:
+        total = self._sum
+        self._sum = Claim(
+            total.topics + sign * claim.topics, total.partitions + sign * claim.partitions,
+            total.groups + sign * claim.groups, total.producers + sign * claim.producers, 0,
+        )  # fmt: skip
+
+    def refusal(self, command: Command, *, caught_up: bool) -> CommandResult | None:
+        """Why this command is not to be written, or None, and then it is claimed until `place` or `drop` is called.
+
+        ``caught_up``: whether the catalog has all that earlier leaders committed; before, only the command's own form
+        is looked at."""
+        answer = malformed(command)
+        if answer is None and caught_up:
+            if not self.in_flight:
+                answer = refused(self._catalog, command)
+            answer = answer or self._over(command)
+        if answer is None:
+            claim = self._claim(command)
+            self._unplaced.append(claim)
+            self._add(claim, 1)
+            self._grown += claim.bytes
+        return answer
+
+    def place(self, index: Index) -> None:
+        """The first command that `refusal` let pass and that has no place yet is the entry ``index``."""
+        self._open.append((index, self._unplaced.pop(0)))
+
+    def drop(self) -> None:
+        """Those without a place were not proposed."""
+        while self._unplaced:
+            self._add(self._unplaced.pop(), -1)
+
+    def _claim(self, command: Command) -> Claim:
+        catalog = self._catalog
+        size = growth(catalog, command)
+        match command:
+            case CreateTopic() if command.name not in catalog.topics_state.by_name:
+                return Claim(topics=1, partitions=command.partitions, bytes=size)
+            case AddPartitions() if (known := catalog.topics_state.by_name.get(command.name)) is not None:
+                return Claim(partitions=max(0, command.partitions - known.partitions), bytes=size)
+            case InitProducer() if command.producer_name not in catalog.producers.by_name:
+                return Claim(producers=1, bytes=size)
+            case CommitOffsets() | CommitProgress() | HoldRetention() if (
+                command.consumer_group not in catalog.consumer_groups.by_name
+            ):
+                return Claim(groups=1, bytes=size)
+        return Claim(bytes=size)
+
+    def _over(self, command: Command) -> CommandResult | None:
+        catalog, group, taken, claim = self._catalog, self._group, self._sum, self._claim(command)
+        totals = (
+            ("topics", "max_topics", len(catalog.topics_state.by_name) + taken.topics, claim.topics, group.max_topics),
+            ("partitions", "max_partitions", len(catalog.partitions) + taken.partitions, claim.partitions,
+             group.max_partitions),
+            ("consumer groups", "max_consumer_groups", len(catalog.consumer_groups.by_name) + taken.groups,
+             claim.groups, group.max_consumer_groups),
+        )  # fmt: skip
+        for what, setting, has, more, limit in totals:
+            if more and has + more > limit:
+                text = f"the group has {has} {what} and may have {limit} in all: delete some, or raise {setting}"
+                return CommandResult(Code.LIMIT_REACHED, text)
+        if claim.producers and self._pushes_out_the_living(taken.producers):
+            text = (
+                f"the group has {group.max_producers} producer sessions, all of them in use within the last hour: use "
+                "fewer producers for longer, or raise max_producers"
+            )
+            return CommandResult(Code.LIMIT_REACHED, text)
+        if claim.bytes and self._weigh(claim.bytes) > group.max_catalog_bytes:
+            text = (
+                f"topics, groups, producers and transactions take about all of the {group.max_catalog_bytes} bytes "
+                "that they may: delete some, or raise max_catalog_bytes"
+            )
+            return CommandResult(Code.LIMIT_REACHED, text)
+        return None
+
+    def _pushes_out_the_living(self, more: int) -> bool:
+        """Whether a new session takes the place of one that a program may still use. The catalog itself forgets the
+        longest unused ones where there are too many."""
+        producers, catalog = self._catalog.producers, self._catalog
+        if len(producers.sessions) + more < self._group.max_producers:
+            return False
+        if not producers.sessions:  # all of them are proposed just now
+            return True
+        if self._now_ms() >= self._looked_ms + WEIGH_MS:
+            self._looked_ms = self._now_ms()
+            self._oldest_ms = min(session.used_ms for session in producers.sessions.values())
+        return catalog.clock_ms - self._oldest_ms < LIVE_MS
+
+    def _weigh(self, more: int) -> int:
+        """The catalog's weight with everything proposed and so much more; weighed anew when that is too much."""
+        now = self._now_ms()
+        is_old = self._weight < 0 or now - self._weighed_ms >= WEIGH_MS
+        if self._weight < 0 or (is_old and self._weight + self._grown + more > self._group.max_catalog_bytes):
+            self._weight, self._weighed_ms = weigh(self._catalog), now
+            self._grown = sum(claim.bytes for _, claim in self._open) + sum(claim.bytes for claim in self._unplaced)
+        return self._weight + self._grown + more
+
+
+__all__ = ["Quotas"]

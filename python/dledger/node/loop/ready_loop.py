@@ -1,0 +1,243 @@
+"""The shell around the raft core: feeds it inputs and carries out, in the order of its contract, what it returns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
+
+from dledger.environment import REAL, Environment
+from dledger.errors import CorruptEntry, OffsetOutOfRange
+from dledger.node.loop.log_writer import LogWriter
+from dledger.protocol.messages.entry import LogEnd
+from dledger.protocol.messages.peer import PeerMessage
+from dledger.raft.raft_node import RaftNode
+from dledger.raft.state.ready import IDLE, Fact, Finished, Install, Load, ReadDone, Ready, RoleChange, TransferDone
+from dledger.storage.api import LogStore
+from dledger.types import Buffer, Index, NodeId, Position
+
+logger = logging.getLogger(__name__)
+
+READERS: Final = 2
+"""Threads that read what is not in memory: for followers, clients and the catalog."""
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Listener(Protocol):
+    """What the rest of the node does about the core's news."""
+
+    def on_committed(self, index: Index) -> None: ...
+    def on_finished(self, finished: Finished) -> None: ...
+    def on_read(self, done: ReadDone) -> None: ...
+    def on_role(self, change: RoleChange) -> None: ...
+    def on_transfer(self, done: TransferDone) -> None: ...
+    def on_damage(self, error: CorruptEntry) -> None: ...
+    def on_cut_waits(self, error: CorruptEntry) -> None: ...
+    def on_cut(self, end: Index) -> None: ...
+    def on_install(self, install: Install) -> None: ...
+    def on_fact(self, fact: Fact) -> None: ...
+
+
+class ReadyLoop:
+    """Owns the core on one loop. Every input goes through `feed` or one of the methods above it."""
+
+    def __init__(
+        self,
+        raft: RaftNode,
+        store: LogStore,
+        send: Callable[[PeerMessage], None],
+        push_out: Callable[[], None],
+        listener: Listener,
+        fatal: Callable[[BaseException], None],
+        *,
+        lazy: bool = False,
+        environment: Environment = REAL,
+    ) -> None:
+        """``push_out`` lets go of what ``send`` has gathered. ``fatal`` is told the first storage error; nothing is
+        sent or acknowledged after it (D2)."""
+        self.raft = raft
+        self.failed = False
+        self.environment = environment
+        self._now_ms = environment.now_ms
+        self._store = store
+        self._send = send
+        self._push_out = push_out
+        self._listener = listener
+        self._fatal = fatal
+        self._loop = asyncio.get_running_loop()
+        self.flusher = LogWriter(
+            store, self._loop, self._persisted, self._truncated, self.fail, on_cut_waits=self._cut_waits, lazy=lazy,
+            environment=environment,
+        )  # fmt: skip
+        self._readers = ThreadPoolExecutor(READERS, "dledger-reader")
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._cuts = 0  # asked for and not carried out
+        self._committed: Index | None = None  # to be told after them
+
+    def start(self) -> None:
+        self.flusher.start()
+        self._arm()
+
+    async def stop(self) -> None:
+        """No more inputs; returns when everything given to the disk is durable and no read is under way."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.failed = True
+        await self.flusher.stop()
+        await self._loop.run_in_executor(None, self._readers.shutdown)
+
+    def fail(self, error: BaseException) -> None:
+        """The first error that this node cannot go on with."""
+        if not self.failed:
+            self.failed = True
+            self.flusher.abandon()
+            self._fatal(error)
+
+    def on_reader(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+        """Run a read of the store on a thread."""
+        return self._loop.run_in_executor(self._readers, partial(function, *args, **kwargs))
+
+    # --- inputs -------------------------------------------------------------------------------------------------
+
+    def step(self, message: PeerMessage) -> None:
+        self.feed(self.raft.step, message, self._now_ms())
+
+    def peer_lost(self, peer: NodeId) -> None:
+        self.feed(self.raft.peer_lost, peer, self._now_ms())
+
+    def peer_found(self, peer: NodeId) -> None:
+        self.feed(self.raft.peer_found, peer, self._now_ms())
+
+    def read_index(self, token: int) -> None:
+        self.feed(self.raft.read_index, token, self._now_ms())
+
+    def transfer(self, to: NodeId) -> None:
+        self.feed(self.raft.transfer, to, self._now_ms())
+
+    def set_writable(self, writable: bool) -> None:
+        self.feed(self.raft.set_writable, writable, self._now_ms())
+
+    def propose(self, bodies: Sequence[Buffer]) -> Ready:
+        """Stamp the bodies. The caller notes who waits for which entry, then calls `carry_out`."""
+        return self.raft.propose(bodies, self._now_ms())
+
+    def _persisted(self, position: Position) -> None:
+        self.feed(self.raft.persisted, position, self._now_ms())
+
+    def _cut_waits(self, error: CorruptEntry) -> None:
+        if not self.failed:
+            self._listener.on_cut_waits(error)
+
+    def _truncated(self, end: LogEnd) -> None:
+        self.raft.truncated(end)
+        self._listener.on_cut(end.position.index)
+        self._cuts -= 1
+        if self._committed is not None and not self._cuts and not self.failed:
+            index, self._committed = self._committed, None
+            self._listener.on_committed(index)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.feed(self.raft.tick, self._now_ms())
+
+    def feed(self, call: Callable[..., Ready], *args: Any) -> None:
+        """One input of the core, and its effects."""
+        if self.failed:
+            return
+        try:
+            ready = call(*args)
+        except Exception as error:
+            self.fail(error)
+            return
+        self.carry_out(ready)
+
+    # --- effects ------------------------------------------------------------------------------------------------
+
+    def carry_out(self, ready: Ready) -> None:
+        """Save, cut, send, write, then tell. Messages need not wait for the write: nobody counts an entry on this
+        disk before the disk has reported it (D1)."""
+        if ready is not IDLE:
+            try:
+                if ready.hard_state is not None:
+                    self.flusher.save(ready.hard_state)
+                if ready.membership is not None:
+                    self.flusher.save_membership(ready.membership)
+                if ready.truncate_to is not None:
+                    self._cuts += 1
+                    self.flusher.truncate(ready.truncate_to)
+                if ready.committed is not None and not ready.append:
+                    self._commit(ready.committed)  # a client's answer goes out before the peers' news
+                    if self.failed:  # what is committed could not be applied
+                        return
+                for message in ready.messages:
+                    self._send(message)
+                if ready.append:
+                    self._push_out()  # the followers write while this node does
+                    self.flusher.append(ready.append)
+            except Exception as error:
+                self.fail(error)
+                return
+            self._tell(ready)
+        self._arm()
+
+    def _tell(self, ready: Ready) -> None:
+        for fact in ready.facts:
+            logger.debug("%s", fact)
+            self._listener.on_fact(fact)
+        for load in ready.load:
+            self._load(load)
+        if ready.install is not None:
+            self._listener.on_install(ready.install)
+        if ready.role is not None:
+            self._listener.on_role(ready.role)
+        if ready.committed is not None and ready.append:
+            self._commit(ready.committed)
+        for finished in ready.finished:
+            self._listener.on_finished(finished)
+        for done in ready.reads:
+            self._listener.on_read(done)
+        if ready.transfer is not None:
+            self._listener.on_transfer(ready.transfer)
+
+    def _commit(self, index: Index) -> None:
+        """Tell, but not while the store still has what is to be cut: it would take that for what was committed."""
+        if self._cuts:
+            self._committed = index
+        else:
+            self._listener.on_committed(index)
+
+    def _arm(self) -> None:
+        """Wake when the core wants its next tick. A timer that is early ticks for nothing, which is cheaper than
+        moving it with every message."""
+        if self.failed:
+            return
+        deadline = self.raft.deadline_ms()
+        if self._timer is None or deadline < self._timer_ms:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_ms = deadline
+            self._timer = self._loop.call_later(max(0, deadline - self._now_ms()) / 1000, self._tick)
+
+    def _load(self, load: Load) -> None:
+        """Read entries for a follower that is behind the cache."""
+        done = self.on_reader(self._store.read, load.begin_index, load.max_bytes)
+        done.add_done_callback(lambda future: self._loaded(load, future))
+
+    def _loaded(self, load: Load, done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self.feed(self.raft.loaded, load.peer, tuple(done.result()), self._now_ms())
+        elif isinstance(error, CorruptEntry | OffsetOutOfRange):
+            logger.error("cannot send entries from %d on to %s: %s", load.begin_index, load.peer, error)
+            if isinstance(error, CorruptEntry):
+                self._listener.on_damage(error)
+            self.feed(self.raft.loaded, load.peer, (), self._now_ms())
+        else:
+            self.fail(error)

@@ -1,0 +1,1 @@
+"""Work beside requests: time-outs, retention, repair and the scrub."""

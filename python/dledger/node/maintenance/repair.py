@@ -1,0 +1,393 @@
+"""Damaged entries of this node: noted wherever they are found, fetched from the other members, written back.
+
+No leader is needed: the store takes only what both neighbours vouch for, whoever has it. A damaged entry behind which
+the log is to be cut is fetched first, because it may have been acknowledged; its index and term, on which leader and
+follower agree, name one entry, so what is behind it and goes need not vouch. Until all is sound again this node does
+not lead (`RaftNode.set_faulty`) and its catalog waits in front of the first damaged entry. What nobody has is reported,
+tried again now and then, and never guessed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from dledger.catalog.state_machine import Catalog
+from dledger.config import GroupConfig
+from dledger.errors import CorruptEntry, DiskFull, OffsetOutOfRange, StorageError
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.maintenance.repair_run import AGAIN_MS, Repair, is_readable
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.repair import RepairMessage, RepairRequest, RepairResponse
+from dledger.storage.api import Fault, LogStore
+from dledger.types import Index, NodeId
+
+logger = logging.getLogger(__name__)
+
+ASK_MS: Final = 2_000
+"""How long a member has to answer before the next one is asked."""
+AGAIN_MOST_MS: Final = 30_000
+TICK_S: Final = 0.2
+MAX_SERVING: Final = 2
+"""Requests of other members that are answered at a time; more are dropped and come again."""
+
+
+class Repairs:
+    """All damaged entries that one node knows of. Runs on the node's loop; disk work goes to a reader's thread."""
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        node_id: NodeId,
+        driver: ReadyLoop,
+        store: LogStore,
+        catalog: Catalog,
+        send: Callable[[RepairMessage], None],
+        on_repaired: Callable[[], None],
+        on_no_copy: Callable[[dict[NodeId, str]], None],
+    ) -> None:
+        """``on_repaired``: a run is sound again. ``on_no_copy``: nobody can mend one, for the reasons given."""
+        self._group = group
+        self._node_id = node_id
+        self._driver = driver
+        self._store = store
+        self._catalog = catalog
+        self._send = send
+        self._on_repaired = on_repaired
+        self._on_no_copy = on_no_copy
+        self._peers = [member for member in group.members if member != node_id]
+        self._loop = asyncio.get_running_loop()
+        self._now_ms = driver.environment.now_ms
+        self._open: dict[Index, Repair] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._serving = 0
+        self._turn = 0
+        self._stopped = False
+        self._cut_at: Index | None = None
+        """The store waits to be cut behind this entry."""
+        self.repaired = 0
+        """Entries made sound since this node started."""
+
+    @property
+    def runs(self) -> tuple[tuple[Index, Index], ...]:
+        """First and last entry of each run of damage, in order."""
+        return tuple((first, repair.fault.last) for first, repair in sorted(self._open.items()))
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- finding ------------------------------------------------------------------------------------------------
+
+    def found(self, faults: tuple[Fault, ...]) -> None:
+        """Note damage, however it was found. What is known already is not noted again."""
+        news = False
+        for fault in [part for whole in faults for part in self._parts(whole)]:
+            inside = [r for first, r in self._open.items() if first <= fault.first and fault.last <= r.fault.last]
+            if inside or self._stopped:
+                continue
+            fault = self._joined(fault)
+            self._open[fault.first] = Repair(fault)
+            news = True
+            logger.error(
+                "entries %d to %d are damaged, at %d in %s (%s); %s: %s", fault.first, fault.last, fault.pos,
+                fault.file, fault.reason, ", ".join(self.records(fault)) or "no records known in them",
+                "the other members are asked" if self._peers else "no other member has a copy; restore a backup",
+            )  # fmt: skip
+        if news:
+            self._tell_core()
+            self._tick()
+
+    def _joined(self, fault: Fault) -> Fault:
+        """Runs that touch are one: neither can vouch for the other. What is to be cut stays apart."""
+        for repair in [r for r in self._open.values() if not r.writing]:
+            known = repair.fault
+            touches = known.first <= fault.last + 1 and fault.first <= known.last + 1
+            if touches and self._goes(known) is self._goes(fault):
+                del self._open[known.first]
+                front = fault if fault.first <= known.first else known
+                fault = replace(front, last=max(fault.last, known.last))
+        return fault
+
+    def _goes(self, fault: Fault) -> bool:
+        return self._cut_at is not None and fault.first > self._cut_at
+
+    def _parts(self, fault: Fault) -> tuple[Fault, ...]:
+        """What of a run stays, and what of it goes."""
+        cut = self._cut_at
+        if cut is None or not fault.first <= cut < fault.last:
+            return (fault,)
+        return replace(fault, last=cut), replace(fault, first=Index(cut + 1))
+
+    def cut_waits(self, error: CorruptEntry) -> None:
+        """The log is to be cut behind a damaged entry: what is behind it needs no repair, and vouches for nothing."""
+        self._cut_at = Index(error.index)
+        self.met(error)
+        self._tick()
+
+    def _forget_expired(self) -> None:
+        """What retention has taken needs no repair, and nobody has a copy."""
+        begin, before = self._store.begin_index, self.runs
+        for first, repair in list(self._open.items()):
+            if first < begin and not repair.writing:
+                del self._open[first]
+                if repair.fault.last >= begin:
+                    self._open[begin] = Repair(replace(repair.fault, first=begin))
+        if self.runs != before:
+            self._tell_core()
+
+    def _split(self) -> None:
+        for first, repair in list(self._open.items()):
+            parts = self._parts(repair.fault)
+            if len(parts) > 1 and not repair.writing:
+                del self._open[first]
+                self._open |= {part.first: Repair(part) for part in parts}
+
+    def cut(self, end: Index) -> None:
+        """The log was cut behind ``end``: damage behind it is gone."""
+        self._cut_at = None
+        gone = [first for first in self._open if first > end]
+        for first in gone:
+            del self._open[first]
+        if gone:
+            self._tell_core()
+
+    def met(self, error: CorruptEntry) -> None:
+        """A read failed on a damaged entry."""
+        index = Index(error.index)
+        if index >= self._store.begin_index and not any(first <= index <= last for first, last in self.runs):
+            self.found((Fault(index, index, -1, str(self._store.identity.node_id), str(error)),))
+
+    def records(self, fault: Fault) -> list[str]:
+        """The applied records in damaged entries, as ``topic/partition offsets a to b``."""
+        found: list[str] = []
+        try:
+            places = self._catalog.records_of(fault.first, fault.last)
+        except StorageError as error:
+            self._driver.fail(error)
+            return []
+        for topic, partition, base, count in places:
+            found.append(f"{topic}/{partition} offsets {base} to {base + count - 1}")
+        return found
+
+    def _tell_core(self) -> None:
+        self._driver.feed(self._driver.raft.set_faulty, self.runs, self._now_ms())
+
+    # --- fetching -----------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._stopped or self._driver.failed or not self._open:
+            return
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+        now = self._now_ms()
+        self._forget_expired()
+        self._split()
+        for repair in self._open.values():
+            if not repair.writing and now >= repair.deadline_ms:
+                if repair.asked is not None:
+                    repair.refused[repair.asked] = "no answer"
+                else:
+                    repair.refused.clear()  # nobody could help the last time
+                    repair.examined = False
+                self._ask_next(repair, now)
+
+    def _ask_next(self, repair: Repair, now: int) -> None:
+        left = [peer for peer in self._peers if peer not in repair.refused]
+        repair.asked, repair.fetched = None, []
+        if left:
+            self._turn += 1
+            repair.asked = left[self._turn % len(left)]
+            self._ask(repair, now)
+            return
+        fault = repair.fault
+        again = self._driver.on_reader(is_readable, self._store, fault, self._group.push_batch_bytes)
+        again.add_done_callback(lambda done: self._read_again(repair, done))
+        if repair.pause_ms == AGAIN_MS and self._peers:
+            logger.error(
+                "no copy of entries %d to %d (%s): %s; they are not served, and asked for again later", fault.first,
+                fault.last, ", ".join(self.records(fault)) or "no records known in them", repair.state,
+            )  # fmt: skip
+        repair.deadline_ms = now + repair.pause_ms
+        repair.pause_ms = min(2 * repair.pause_ms, AGAIN_MOST_MS)
+        self._on_no_copy(repair.refused)
+
+    def _read_again(self, repair: Repair, done: asyncio.Future[bool]) -> None:
+        """A read that failed once need not fail again, and of what is not committed nobody else may have a copy."""
+        if done.cancelled() or self._stopped:
+            return
+        error = done.exception()
+        if error is not None:
+            self._driver.fail(error)
+        elif done.result() and self._open.get(repair.fault.first) is repair and not repair.writing:
+            del self._open[repair.fault.first]
+            logger.warning("entries %d to %d can be read after all", repair.fault.first, repair.fault.last)
+            self._tell_core()
+            self._on_repaired()
+
+    def _ask(self, repair: Repair, now: int) -> None:
+        assert repair.asked is not None
+        repair.deadline_ms = now + ASK_MS
+        first = Index(repair.fault.first + len(repair.fetched))
+        self._send(
+            RepairRequest(
+                group=self._driver.raft.tag,
+                local_id=self._node_id,
+                remote_id=repair.asked,
+                first=first,
+                last=repair.fault.last,
+                max_bytes=self._group.push_batch_bytes,
+            )
+        )
+
+    def on_message(self, message: RepairMessage) -> None:
+        """Take a peer's question or answer."""
+        if message.group != self._driver.raft.tag or message.remote_id != self._node_id or self._stopped:
+            return
+        if message.local_id not in self._peers:
+            return
+        if isinstance(message, RepairRequest):
+            self._serve(message)
+        else:
+            self._answered(message)
+
+    def _answered(self, answer: RepairResponse) -> None:
+        repair = next((r for r in self._open.values() if r.asked == answer.local_id and not r.writing
+                       and answer.first == r.fault.first + len(r.fetched)), None)  # fmt: skip
+        if repair is None:
+            return
+        wanted = range(answer.first, answer.first + len(answer.entries))
+        if answer.code is not Code.SUCCESS or not answer.entries or [e.index for e in answer.entries] != list(wanted):
+            self._refused(repair, answer.local_id, answer.code.name)
+            return
+        if max(entry.term for entry in answer.entries) > self._driver.raft.term:
+            self._refused(repair, answer.local_id, "an entry of a term that has not begun")
+            return
+        repair.fetched += answer.entries[: repair.fault.last + 1 - answer.first]
+        if repair.fetched[-1].index < repair.fault.last:
+            self._ask(repair, self._now_ms())
+            return
+        last = repair.fetched[-1]
+        last_stays = last.index == self._cut_at and self._driver.raft.term_at(last.index) == last.term
+        repair.writing = True
+        future = self._driver.on_reader(self._store.repair, *repair.fetched, last_stays=last_stays)
+        future.add_done_callback(lambda done: self._written(repair, done))
+
+    def _refused(self, repair: Repair, peer: NodeId, why: str) -> None:
+        repair.refused[peer] = why
+        self._ask_next(repair, self._now_ms())
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def _written(self, repair: Repair, done: asyncio.Future[None]) -> None:
+        if done.cancelled() or self._stopped:
+            return
+        repair.writing, error, fault = False, done.exception(), repair.fault
+        if error is None:
+            self._sound(repair)
+        elif isinstance(error, OffsetOutOfRange):  # retention was faster
+            self._open.pop(fault.first, None)
+            self._tell_core()
+        elif isinstance(error, CorruptEntry | DiskFull):
+            if self._open.get(fault.first) is not repair:
+                return  # cut meanwhile
+            logger.warning("entries %d to %d, as %s has them, were not written: %s", fault.first, fault.last,
+                           repair.asked, error)  # fmt: skip
+            assert repair.asked is not None
+            self._refused(repair, repair.asked, str(error))
+            if isinstance(error, CorruptEntry) and not repair.examined:
+                repair.examined = True
+                self._examine(fault)
+        else:
+            self._driver.fail(error)
+
+    def _sound(self, repair: Repair) -> None:
+        fault = repair.fault
+        self._open.pop(fault.first, None)
+        self.repaired += len(repair.fetched)
+        logger.warning("entries %d to %d are repaired with the copy of %s", fault.first, fault.last, repair.asked)
+        self._driver.raft.repaired(repair.fetched)
+        self._tell_core()
+        self._on_repaired()
+
+    def _examine(self, fault: Fault) -> None:
+        """The damage may be wider than what is known of it: look around that."""
+        future = self._driver.on_reader(self._store.examine, fault.first, fault.last)
+        future.add_done_callback(self._examined)
+
+    def _examined(self, done: asyncio.Future[tuple[Fault, ...]]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self.found(done.result())
+        elif not isinstance(error, CorruptEntry | OffsetOutOfRange):
+            self._driver.fail(error)
+
+    # --- helping ------------------------------------------------------------------------------------------------
+
+    def _serve(self, request: RepairRequest) -> None:
+        last = min(request.last, self._driver.raft.end_index)
+        if request.first > last:
+            self._reply(request, Code.INDEX_OUT_OF_RANGE)
+        elif request.first < self._store.begin_index:
+            self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
+        elif self._serving < MAX_SERVING:
+            self._serving += 1
+            size = min(max(request.max_bytes, 0), self._group.push_batch_bytes)
+            future = self._driver.on_reader(self._store.read, request.first, size, Index(last + 1))
+            future.add_done_callback(lambda done: self._read(request, done))
+
+    def _read(self, request: RepairRequest, done: asyncio.Future[list[Entry]]) -> None:
+        self._serving -= 1
+        if done.cancelled() or self._stopped:
+            return
+        error = done.exception()
+        if error is None:
+            entries = tuple(done.result())
+            self._reply(request, Code.SUCCESS if entries else Code.INDEX_OUT_OF_RANGE, entries)
+        elif isinstance(error, OffsetOutOfRange):
+            self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
+        elif isinstance(error, CorruptEntry):
+            self._reply(request, Code.CORRUPT_ENTRY)
+            self.met(error)
+        else:
+            self._driver.fail(error)
+
+    def _reply(self, request: RepairRequest, code: Code, entries: tuple[Entry, ...] = ()) -> None:
+        self._send(
+            RepairResponse(
+                group=self._driver.raft.tag,
+                local_id=self._node_id,
+                remote_id=request.local_id,
+                first=request.first,
+                last=request.last,
+                code=code,
+                entries=entries,
+            )
+        )
+
+    def status(self) -> dict[str, Any]:
+        """For the node's status; see docs/operations.md."""
+        return {
+            "repaired": self.repaired,
+            "faulty": [
+                {
+                    "first": repair.fault.first,
+                    "last": repair.fault.last,
+                    "file": repair.fault.file,
+                    "pos": repair.fault.pos,
+                    "reason": repair.fault.reason,
+                    "records": self.records(repair.fault),
+                    "state": repair.state,
+                }
+                for _, repair in sorted(self._open.items())
+            ],
+        }

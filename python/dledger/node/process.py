@@ -1,0 +1,107 @@
+"""A node as a process: runs until a signal, until nobody uses it, or until its disk fails."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.environment import REAL, Environment
+from dledger.net import run
+from dledger.node.node import NodeServer
+from dledger.storage.disk.disk import Disk
+from dledger.types import NodeId
+
+logger = logging.getLogger(__name__)
+
+LOG_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
+SWITCH_S: Final = 0.0005
+"""How soon the loop lets the flusher's thread go on when both have something to do. Python's own 5 ms would be added
+to every sync."""
+
+
+def run_node(
+    group: GroupConfig,
+    node: NodeConfig,
+    addresses: Callable[[], dict[NodeId, str]],
+    on_ready: Callable[[int], None] | None = None,
+    *,
+    disk: Disk | None = None,
+    environment: Environment = REAL,
+) -> None:
+    """Run one node in this process; returns after a graceful end (SIGTERM, SIGINT, or unused for long enough).
+
+    Args:
+        addresses: where the members can be reached, ``host:port`` each.
+        on_ready: told the port once the node listens.
+        disk, environment: for tests; the real ones otherwise.
+
+    Raises:
+        StorageError: the disk failed, and the node stopped acknowledging at once; exit with an error.
+        CorruptStore, WrongGroup, PathError, PortInUse: it could not start.
+    """
+    log_to_stderr()
+    run(serve(group, node, addresses, on_ready, disk=disk, environment=environment))
+
+
+async def serve(
+    group: GroupConfig,
+    node: NodeConfig,
+    addresses: Callable[[], dict[NodeId, str]],
+    on_ready: Callable[[int], None] | None = None,
+    *,
+    disk: Disk | None = None,
+    environment: Environment = REAL,
+) -> None:
+    """`run_node` on a loop that runs already."""
+    tune_interpreter()
+    loop = asyncio.get_running_loop()
+    signalled = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled.set)
+    server = NodeServer(group, node, addresses, disk=disk, environment=environment)
+    await server.start()
+    if on_ready is not None:
+        on_ready(server.port)
+    waits = {
+        asyncio.create_task(signalled.wait(), name="asked to by a signal"),
+        asyncio.create_task(server.wait_idle(), name="nobody has used it"),
+        asyncio.create_task(server.wait_failed(), name="it failed"),
+    }
+    done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in rest:
+        wait.cancel()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)  # a second one ends the process at once
+    first = next(iter(done))
+    logger.info("%s ends: %s", node.node_id, first.get_name())
+    await server.stop()
+    first.result()
+
+
+def tune_interpreter() -> None:
+    """For a process that is a node and nothing else: what start-up made is never collected, and collections are rare
+    because nearly everything here is freed by reference counts."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def log_to_stderr() -> None:
+    """One line per record, UTC, unless the program has set up logging itself."""
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    handler = logging.StreamHandler()
+    formatter = logging.Formatter(LOG_FORMAT, "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)

@@ -1,0 +1,1 @@
+"""A group whose log is the commit log of a RocketMQ broker."""

@@ -1,0 +1,141 @@
+"""Giving this node's state to a member that needs entries which nobody has any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dledger.catalog.state_machine import Catalog
+from dledger.checksum import crc32
+from dledger.config import GroupConfig
+from dledger.errors import CatalogLost, CorruptEntry, CorruptStore, OffsetOutOfRange, StorageError
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.snapshot.image import Image
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
+from dledger.storage.api import LogStore
+from dledger.types import NO_INDEX, Index, NodeId, Role
+
+logger = logging.getLogger(__name__)
+
+PIECE_BYTES: Final = 64 << 10
+"""Most bytes of one answer: rows are read on the loop, which has other things to do."""
+KEPT_MS: Final = 10_000
+"""How long an image is kept, and with it the entries that it begins with, for a member that asks for no more of it."""
+
+
+@dataclass(slots=True)
+class Given:
+    """The image that one member fetches."""
+
+    image: Image
+    used_ms: int
+
+
+class SnapshotSender:
+    """Answers `SnapshotRequest`, on the loop that owns the catalog. Only a leader does. It need not have committed
+    anything in its term: where a bare quorum is alive, and retention took what one of it needs, it cannot before that
+    one has the state. What it has applied is committed; a member that knows more refuses it."""
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        node_id: NodeId,
+        driver: ReadyLoop,
+        store: LogStore,
+        catalog: Catalog,
+        send: Callable[[SnapshotResponse], None],
+        on_damage: Callable[[CorruptEntry], None],
+    ) -> None:
+        self._group = group
+        self._node_id = node_id
+        self._driver = driver
+        self._store = store
+        self._catalog = catalog
+        self._send = send
+        self._on_damage = on_damage
+        self._now_ms = driver.environment.now_ms
+        self._given: dict[NodeId, Given] = {}
+        self._beginning: dict[NodeId, None] = {}
+
+    @property
+    def floor(self) -> Index | None:
+        """The first entry that somebody who fetches an image will ask for; None when nobody does."""
+        now = self._now_ms()
+        for peer in [peer for peer, given in self._given.items() if now - given.used_ms > KEPT_MS]:
+            del self._given[peer]
+        return min((given.image.first_index for given in self._given.values()), default=None)
+
+    def serve(self, request: SnapshotRequest) -> None:
+        """Answer with a piece, or say why there is none."""
+        given = self._given.get(request.local_id)
+        if request.last_included_index == NO_INDEX:
+            self._begin(request)
+        elif given is None or given.image.index != request.last_included_index:
+            self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
+        else:
+            self._give(request, given)
+
+    def _begin(self, request: SnapshotRequest) -> None:
+        begin = self._store.begin_index
+        if self._driver.raft.role is not Role.LEADER:
+            self._reply(request, Code.NOT_LEADER)
+        elif begin > self._catalog.applied_index:
+            self._reply(request, Code.LEADER_NOT_READY)
+        elif request.local_id not in self._beginning:
+            self._beginning[request.local_id] = None
+            future = self._driver.on_reader(self._store.read, begin, 1, Index(begin + 1))
+            future.add_done_callback(lambda done: self._begun(request, begin, done))
+
+    def _begun(self, request: SnapshotRequest, begin: Index, done: asyncio.Future[list[Entry]]) -> None:
+        self._beginning.pop(request.local_id, None)
+        if done.cancelled() or self._driver.failed:
+            return
+        error = done.exception()
+        if isinstance(error, CorruptEntry):
+            self._on_damage(error)
+        elif error is not None and not isinstance(error, OffsetOutOfRange):
+            self._driver.fail(error)
+        elif error is None and begin == self._store.begin_index:
+            image = Image(self._catalog, self._store.begin, done.result()[0])
+            logger.warning(
+                "%s fetches the state as of entry %d, %d bytes; the log begins at entry %d",
+                request.local_id, image.index, image.size, begin,
+            )  # fmt: skip
+            given = self._given[request.local_id] = Given(image, self._now_ms())
+            self._give(request, given)
+
+    def _give(self, request: SnapshotRequest, given: Given) -> None:
+        given.used_ms = self._now_ms()
+        size = min(max(request.max_bytes, 1), PIECE_BYTES)
+        try:
+            data = given.image.read(request.offset, size)
+        except CatalogLost as error:
+            self._driver.fail(error)
+        except CorruptStore as error:
+            logger.info("%s has to begin with another state: %s", request.local_id, error)
+            del self._given[request.local_id]
+            self._reply(request, Code.INDEX_LESS_THAN_LOCAL_BEGIN)
+        except StorageError as error:
+            self._driver.fail(error)
+        else:
+            self._reply(request, Code.SUCCESS, given.image, data)
+
+    def _reply(self, request: SnapshotRequest, code: Code, image: Image | None = None, data: bytes = b"") -> None:
+        self._send(
+            SnapshotResponse(
+                group=self._driver.raft.tag,
+                local_id=self._node_id,
+                remote_id=request.local_id,
+                code=code,
+                last_included_index=request.last_included_index if image is None else image.index,
+                offset=request.offset,
+                size=0 if image is None else image.size,
+                crc=crc32(data),
+                data=data,
+            )
+        )

@@ -1,0 +1,346 @@
+"""What clients ask a node and what it answers. Record bytes travel as the frame's payload, beside these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from dledger.protocol.messages.catalog_commands import Command
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.types import Index, NodeId
+
+
+class OffsetKind(IntEnum):
+    """Which offsets are asked for."""
+
+    BEGIN = 0
+    END = 1
+    TIME = 2
+    """The first offset of the first batch that has a record of the given time or later; all before it is older."""
+    EDGES = 3
+    """END, and beside it in ``begins`` BEGIN, both at one moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataRequest:
+    """Who leads, who is in the group, which topics are there. No names: all topics."""
+
+    topics: tuple[str, ...] = ()
+    all_topics: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """``topic_id`` is the number in batch headers; ``log_id`` names this life of the topic for ever."""
+
+    name: str
+    topic_id: int
+    log_id: str
+    partitions: int
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def typed(self) -> bool:
+        """Whether its records are rows of columns of their own, in place of keys and values."""
+        return self.settings.get("type") == "typed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResponse:
+    """``leader_id`` is empty while there is none. Names that were asked for and are missing are not topics."""
+
+    code: Code
+    message: str = ""
+    group: str = ""
+    node_id: NodeId = NodeId("")
+    leader_id: NodeId = NodeId("")
+    term: int = -1
+    peers: dict[str, str] = field(default_factory=dict)
+    topics: tuple[TopicInfo, ...] = ()
+    max_body_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRequest:
+    """Payload: one body (see ``dledger.records``). Answered when it is committed and applied."""
+
+    timeout_ms: int = 2500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResponse:
+    """``base_offset`` is the first record's offset, -1 for a staged batch."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    base_offset: int = -1
+    index: Index = Index(-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteRequest:
+    """Commit this command and answer with what the catalog made of it."""
+
+    command: Command
+    timeout_ms: int = 2500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteResponse:
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Stored bodies that cover [start_offset, end_offset); end -1 is "whatever is committed".
+
+    With ``wait_ms`` the node holds the request until a record is there. Served by any replica; one that has not
+    applied ``start_offset`` yet waits, then answers BEHIND. Below the first kept offset: OFFSET_OUT_OF_RANGE.
+    """
+
+    topic_id: int
+    partition: int
+    start_offset: int
+    end_offset: int = -1
+    max_bytes: int = 4 << 20
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedBatch:
+    """One body in the payload; its records have offsets from ``base_offset`` on. ``size`` and ``crc`` are the body's,
+    crc 0 when it was stored unverified; ``index`` and ``term`` its entry's, -1 where they are not known."""
+
+    base_offset: int
+    count: int
+    size: int
+    crc: int
+    index: int = -1
+    term: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """Payload: the bodies, one behind the other, byte for byte as on disk. At least one when any is there, even over
+    ``max_bytes``."""
+
+    code: Code
+    message: str = ""
+    begin_offset: int = 0
+    end_offset: int = 0
+    batches: tuple[FetchedBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRequest:
+    """Offsets of every partition of these topics. Linearizable (leader only) unless ``stale``.
+
+    ``newer_than`` (topic -> partition -> offset) with ``wait_ms``: answer when any end offset is above, or in time.
+    """
+
+    topics: tuple[str, ...]
+    kind: OffsetKind = OffsetKind.END
+    timestamp_us: int = 0
+    stale: bool = False
+    newer_than: dict[str, dict[int, int]] = field(default_factory=dict)
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsResponse:
+    """``offsets``: topic -> partition -> offset; for TIME -1 where no record is that new. ``log_ids``: topic -> id.
+    ``begins``: for EDGES the first kept offsets, else empty."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    log_ids: dict[str, str] = field(default_factory=dict)
+    begins: dict[str, dict[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitSpan:
+    """Cut [start, end) at batch borders into pieces of about ``target_bytes`` stored bytes; at most ``max_pieces``."""
+
+    topic_id: int
+    partition: int
+    start_offset: int
+    end_offset: int
+    target_bytes: int
+    max_pieces: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRequest:
+    """Cut each of these, of any topics and partitions."""
+
+    spans: tuple[SplitSpan, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitResponse:
+    """``cuts``: for each span (end offset, stored bytes) of its pieces, in order; the last end is the asked one unless
+    max_pieces came first, or the answer is full (`dledger.node.handlers.fetches.MAX_CUTS`): then the rest is to be
+    asked for."""
+
+    code: Code
+    message: str = ""
+    cuts: tuple[tuple[tuple[int, int], ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRequest:
+    """A consumer group's committed offsets; an empty name lists the groups."""
+
+    consumer_group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupResponse:
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    groups: tuple[str, ...] = ()
+    offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+
+
+class Listing(IntEnum):
+    """What of a group's state is listed. Each row is a dict of the values named here; times are 0 where unknown."""
+
+    PARTITIONS = 0
+    """topic, topic_id, partition, begin_offset, end_offset, bytes (stored, kept), newest_us (largest record time)."""
+    PROGRESS = 1
+    """Of the consumer group that is named: topic, topic_id, partition, offset, begin_offset, end_offset, bytes (stored,
+    of the batches with unread records), oldest_us (newest time up to the end of the first of these batches),
+    committed_ms, holds."""
+    COMMITS = 2
+    """Of transactions, by the entry that committed: index, writer_id, sequence, time_ms, offsets (topic -> partition ->
+    (start, end)) as far as the topics are still there and the records kept."""
+    ENTRIES = 3
+    """index, term, pos, size, kind (as `dledger dump` has them); of records topic, partition, offset (-1 while they
+    have none) and records; of a command its name and fields as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRequest:
+    """Rows of one listing, linearizable, from the place ``start`` on, at most ``limit``. The first place is 0; those of
+    COMMITS and ENTRIES are entries' indices."""
+
+    listing: Listing
+    name: str = ""
+    start: int = 0
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListResponse:
+    """``next_start`` is where to go on, -1 at the end. There may be no row although there is more to come."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    rows: tuple[dict[str, Any], ...] = ()
+    next_start: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRequest:
+    """How this one node is doing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusResponse:
+    """``status``: plain values by name (role, term, leader, begin, end, durable and commit index, peers' watermarks,
+    disk level, ...), documented in docs/operations.md."""
+
+    code: Code
+    status: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferRequest:
+    """Hand leadership to ``to``; answered when it leads or the attempt is given up."""
+
+    to: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferResponse:
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitRequest:
+    """Let ``node_id`` vote and count again as the incarnation that it is now; answered when that is committed."""
+
+    node_id: NodeId
+    timeout_ms: int = 2500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitResponse:
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemasRequest:
+    """The schemas of a typed topic, from version ``after`` + 1 on."""
+
+    topic_id: int
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemasResponse:
+    """``schemas``: the JSON of each version, in order (`dledger.records.columns.types`); perhaps not all of them up to
+    ``newest``: ask again behind the last one."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    schemas: tuple[str, ...] = ()
+    newest: int = 0
+
+
+ClientRequest = (
+    HelloRequest
+    | HelloProof
+    | MetadataRequest
+    | AppendRequest
+    | ExecuteRequest
+    | FetchRequest
+    | OffsetsRequest
+    | SplitRequest
+    | GroupRequest
+    | StatusRequest
+    | TransferRequest
+    | AdmitRequest
+    | ListRequest
+    | SchemasRequest
+)
+ClientResponse = (
+    HelloResponse
+    | MetadataResponse
+    | AppendResponse
+    | ExecuteResponse
+    | FetchResponse
+    | OffsetsResponse
+    | SplitResponse
+    | GroupResponse
+    | StatusResponse
+    | TransferResponse
+    | AdmitResponse
+    | ListResponse
+    | SchemasResponse
+)

@@ -1,0 +1,157 @@
+"""The entry, DLedger's replicated unit, and its 48 header bytes.
+
+::
+
+    byte 0       4      8       16     24    32        36         40        44         48
+         | magic | size | index | term | pos | channel | chainCrc | bodyCrc | bodySize | body ...
+
+All numbers are big-endian. ``bodyCrc`` is the CRC-32 of the body; ``chainCrc`` is the CRC-32 of the header with its
+own field zeroed, seeded with the previous entry's ``chainCrc``, so that it vouches for the whole log before it.
+DLedger leaves both zero: such an entry is "unverified".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from dledger.checksum import crc32
+from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Buffer, Index, NodeId, Position, Term, slots_dataclass
+
+HEADER: Final = struct.Struct(">iiqqqiIIi")
+HEADER_SIZE: Final = 48
+assert HEADER.size == HEADER_SIZE
+
+MAGIC_BLANK: Final = -1
+MAGIC_NORMAL: Final = 1
+MAGIC_NOOP: Final = 2
+MIN_BLANK_SIZE: Final = 8
+"""An entry only goes into a file if this many bytes stay behind it (magic and size of the padding)."""
+
+
+@slots_dataclass()
+class Entry:
+    """One entry: its header as it stands on disk, and its body, never copied together."""
+
+    index: Index
+    term: Term
+    magic: int
+    pos: int
+    chain_crc: int
+    body_crc: int
+    header: Buffer
+    body: Buffer
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file: header and body."""
+        return HEADER_SIZE + len(self.body)
+
+    @property
+    def end_pos(self) -> int:
+        """Byte offset in the log just behind this entry."""
+        return self.pos + HEADER_SIZE + len(self.body)
+
+    @property
+    def position(self) -> Position:
+        return Position(self.term, self.index)
+
+    @property
+    def verified(self) -> bool:
+        """False for what DLedger itself wrote: both checksums are zero."""
+        return self.chain_crc != 0 or self.body_crc != 0
+
+    def __str__(self) -> str:
+        return f"{self.index}@{self.term}+{self.size}"
+
+
+@slots_dataclass()
+class LogEnd:
+    """What the next entry needs to know of the log before it."""
+
+    position: Position = NOWHERE
+    end_pos: int = 0
+    chain_crc: int = 0
+
+    @staticmethod
+    def after(entry: Entry) -> LogEnd:
+        return LogEnd(entry.position, entry.end_pos, entry.chain_crc)
+
+
+@slots_dataclass()
+class HardState:
+    """What a node must never forget. It is durable before any message that depends on it leaves."""
+
+    term: Term = NO_TERM
+    voted_for: NodeId | None = None
+    commit_hint: Index = NO_INDEX
+    """An index that was committed when this was saved; recovery never cuts at or below it."""
+
+
+def place(end_pos: int, size: int, segment_size: int) -> int:
+    """Where an entry of ``size`` bytes goes: here, or at the start of the next file when it does not fit."""
+    remaining = segment_size - end_pos % segment_size
+    return end_pos if size + MIN_BLANK_SIZE <= remaining else end_pos + remaining
+
+
+def stamp(end: LogEnd, term: Term, magic: int, body: Buffer, segment_size: int) -> Entry:
+    """The entry that puts ``body`` right behind ``end``.
+
+    Raises:
+        ValueError: the entry does not fit a file of ``segment_size`` bytes.
+    """
+    return stamp_all(end, term, magic, (body,), segment_size)[0]
+
+
+def stamp_all(end: LogEnd, term: Term, magic: int, bodies: Iterable[Buffer], segment_size: int) -> list[Entry]:
+    """The entries that put ``bodies``, one behind the other, right behind ``end``.
+
+    Raises:
+        ValueError: one does not fit a file of ``segment_size`` bytes.
+    """
+    index, end_pos, chain_crc = end.position.index, end.end_pos, end.chain_crc
+    entries: list[Entry] = []
+    pack = HEADER.pack
+    for body in bodies:
+        length = len(body)
+        size = HEADER_SIZE + length
+        if size + MIN_BLANK_SIZE > segment_size:
+            raise ValueError(f"an entry of {size} bytes does not fit a segment of {segment_size} bytes")
+        index += 1  # type: ignore[assignment]
+        pos = place(end_pos, size, segment_size)
+        body_crc = crc32(body)
+        chain_crc = crc32(pack(magic, size, index, term, pos, 0, 0, body_crc, length), chain_crc)
+        header = pack(magic, size, index, term, pos, 0, chain_crc, body_crc, length)
+        entries.append(Entry(index, term, magic, pos, chain_crc, body_crc, header, body))
+        end_pos = pos + size
+    return entries
+
+
+def parse(data: Buffer) -> Entry:
+    """The entry whose bytes are exactly ``data``; checks shape, not checksums.
+
+    Raises:
+        ValueError: the sizes do not agree with one another.
+    """
+    view = memoryview(data)
+    if len(view) < HEADER_SIZE:
+        raise ValueError(f"an entry has at least {HEADER_SIZE} bytes, not {len(view)}")
+    magic, size, index, term, pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(view)
+    if size != len(view) or body_size != size - HEADER_SIZE:
+        raise ValueError(f"entry {index}: size {size} and body size {body_size} in {len(view)} bytes")
+    return Entry(
+        Index(index), Term(term), magic, pos, chain_crc, body_crc, bytes(view[:HEADER_SIZE]), view[HEADER_SIZE:]
+    )
+
+
+def body_is_sound(entry: Entry) -> bool:
+    """Whether the body is the one the leader stamped. An unverified entry is taken on trust, as DLedger does."""
+    return crc32(entry.body) == entry.body_crc or not entry.verified
+
+
+def chain_is_sound(entry: Entry, previous_chain_crc: int) -> bool:
+    """Whether the header follows the previous entry's. An unverified entry is taken on trust, as DLedger does."""
+    header = entry.header
+    zeroed = b"".join((header[:36], b"\0\0\0\0", header[40:]))
+    return crc32(zeroed, previous_chain_crc) == entry.chain_crc or not entry.verified

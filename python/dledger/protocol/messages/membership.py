@@ -1,0 +1,82 @@
+"""Which incarnation of each member counts.
+
+A node's incarnation is drawn when its directory is created. A member that comes back with an empty directory, or with
+an older copy, is another incarnation: it has forgotten votes and entries that others count on, so it must not pass for
+the one that gave them (B27, B30).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dledger.errors import ConfigError
+from dledger.protocol.messages.hello import Ancestors
+from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Position, Term
+
+
+def check_members(membership: Membership, members: Collection[NodeId]) -> None:
+    """``members``: what a node was told to take for the group's.
+
+    Raises:
+        ConfigError: its record names others. A quorum of one list may share no node with a quorum of the other.
+    """
+    recorded = membership.members or tuple(sorted(member for member, _ in membership.bound))
+    is_same = set(recorded) == set(members) if membership.members else set(recorded) <= set(members)
+    if not is_same:
+        raise ConfigError(
+            f"this node's files say that the group's members are {', '.join(recorded)}, but it was told that they are "
+            f"{', '.join(sorted(members))}. A majority of the one need not meet a majority of the other, and records "
+            "would be lost. Start it with the list of its files: addresses may be others, and a machine is replaced "
+            "under its id. Where a group was founded with a wrong list and nothing was written to it, empty the "
+            "directories of all of its nodes (docs/operations.md, 'Members')"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An entry ``Admit`` in a log, committed or not: ``incarnation`` of ``node`` takes the place of the former one."""
+
+    position: Position
+    after: Index
+    """The entry that said before it who counts; -1: the founding. Known to be committed when this one was proposed."""
+    node: NodeId
+    incarnation: int
+
+    @property
+    def index(self) -> Index:
+        return self.position.index
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What one node knows, durably."""
+
+    incarnation: int = 0
+    """Its own, 63 bits."""
+    index: Index = NO_INDEX
+    """The committed entry that says so; -1: the group's founding."""
+    bound: tuple[tuple[NodeId, int], ...] = ()
+    """Each member with its incarnation. Empty: this node does not know yet that the group was founded."""
+    changes: tuple[Change, ...] = ()
+    """Later ones that its log got, in order of arrival. Some may have been cut: those count whose entry is there."""
+    term: Term = NO_TERM
+    """Of the entry ``index``; -1 where that is the founding, or known by hearsay only."""
+    group_id: str = ""
+    """Drawn when the group was founded. Empty: not founded, as far as this node knows, or before there were ids."""
+    ancestors: Ancestors = ()
+    members: tuple[NodeId, ...] = ()
+    """The ids of all members, whether they count or not, sorted; empty where the group's founding is not known."""
+
+    @property
+    def founded(self) -> bool:
+        return bool(self.bound)
+
+    @property
+    def position(self) -> Position:
+        """The committed entry that says so, where this node has seen it."""
+        return Position(self.term, self.index)
+
+    def of(self, node: NodeId) -> int | None:
+        """The incarnation of ``node`` in ``bound``; None when it has none."""
+        return next((incarnation for member, incarnation in self.bound if member == node), None)

@@ -1,0 +1,230 @@
+"""What the nodes of a group say to one another, in DLedger's words.
+
+Every message travels one way and names its group, sender and receiver, so that a stray or replayed one is
+recognised (D6). ``group`` is what `group_tag` makes of the group's name, id and members. ``term`` is the sender's, -1
+where it has none to offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import field
+from enum import IntEnum
+
+from dledger.checksum import crc32
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.hello import Ancestors
+from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, Term, slots_dataclass
+
+
+def group_tag(name: str, members: Iterable[str], group_id: str | None) -> str:
+    """One word for a group: members that are not of one opinion have different ones, and groups of one name too. A node
+    that knows of no founding says no id, not even an empty one."""
+    tag = f"{name}/{crc32(chr(10).join(sorted(members)).encode()):08x}"
+    return tag if group_id is None else f"{tag}/{group_id}"
+
+
+class VoteResult(IntEnum):
+    """A voter's answer; names and order are DLedger's."""
+
+    UNKNOWN = 0
+    ACCEPT = 1
+    REJECT_UNKNOWN_LEADER = 2
+    REJECT_UNEXPECTED_LEADER = 3
+    REJECT_EXPIRED_VOTE_TERM = 4
+    REJECT_ALREADY_VOTED = 5
+    REJECT_ALREADY_HAS_LEADER = 6
+    REJECT_TERM_NOT_READY = 7
+    REJECT_TERM_SMALL_THAN_LEDGER = 8
+    REJECT_EXPIRED_LEDGER_TERM = 9
+    REJECT_SMALL_LEDGER_END_INDEX = 10
+    REJECT_TAKING_LEADERSHIP = 11
+    REJECT_NOT_ADMITTED = 12
+    """dledger's own: the candidate, or this voter, is not the incarnation that the group knows."""
+
+
+class PushType(IntEnum):
+    """The five things an EntryDispatcher pushes."""
+
+    APPEND = 0
+    COMMIT = 1
+    COMPARE = 2
+    TRUNCATE = 3
+    INSTALL_SNAPSHOT = 4
+
+
+@slots_dataclass(kw_only=True)
+class VoteRequest:
+    """A candidate asks for a vote; with ``pre_vote`` only whether it would get one."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    ledger_end: Position
+    pre_vote: bool = False
+    transfer: bool = False
+    """The leader asked the candidate to take over, so a living leader is no reason to refuse."""
+    incarnation: int = 0
+    """The sender's, as in every message that gives a vote or an acknowledgement, or asks for one; see `Membership`."""
+
+
+@slots_dataclass(kw_only=True)
+class VoteResponse:
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    request_term: Term
+    """The term that was asked for, so that a late answer is not counted in another round."""
+    result: VoteResult
+    pre_vote: bool = False
+    incarnation: int = 0
+
+
+@slots_dataclass(kw_only=True)
+class HeartBeatRequest:
+    """The leader lives. ``round`` numbers the beats of a term, for reads that wait for a quorum of answers. ``lost`` is
+    the receiver's incarnation when it has less than it had acknowledged, else 0: it is to take another one."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    leader_id: NodeId
+    round: int = 0
+    lost: int = 0
+
+
+@slots_dataclass(kw_only=True)
+class HeartBeatResponse:
+    """``durable_index``: how far the sender's log was on its disk when it answered. ``members_index``: the committed
+    entry by which it knows who counts."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    code: Code
+    round: int = 0
+    incarnation: int = 0
+    durable_index: Index = NO_INDEX
+    members_index: Index = NO_INDEX
+
+
+@slots_dataclass(kw_only=True)
+class PushEntryRequest:
+    """Leader to follower. APPEND carries consecutive entries right behind ``previous``; COMPARE asks whether the
+    follower holds ``previous``; TRUNCATE orders it to cut everything behind ``previous``, which it holds; COMMIT only
+    moves ``commit_index``, which every kind carries; INSTALL_SNAPSHOT says that the leader's log begins at
+    ``previous``: a follower that does not reach up to it has to fetch the state
+    (`dledger.protocol.messages.snapshot`)."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    leader_id: NodeId
+    type: PushType
+    previous: Position = NOWHERE
+    commit_index: Index = NO_INDEX
+    entries: tuple[Entry, ...] = ()
+
+    def __str__(self) -> str:
+        count = f" +{len(self.entries)}" if self.entries else ""
+        return (
+            f"{self.type.name} {self.local_id}>{self.remote_id} t{self.term} after {self.previous.index}@"
+            f"{self.previous.term}{count} commit {self.commit_index}"
+        )
+
+
+@slots_dataclass(kw_only=True)
+class PushEntryResponse:
+    """``index`` is the follower's durable watermark for APPEND (its log matches the leader's up to there), the
+    compared index for COMPARE, TRUNCATE and INSTALL_SNAPSHOT. On INCONSISTENT_STATE ``x_term`` and ``x_index`` name the
+    follower's term at the compared index and that term's first index there (fast back-up over whole terms)."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    type: PushType
+    code: Code
+    index: Index = NO_INDEX
+    begin_index: Index = NO_INDEX
+    end_index: Index = NO_INDEX
+    x_term: Term = NO_TERM
+    x_index: Index = NO_INDEX
+    incarnation: int = 0
+
+
+@slots_dataclass(kw_only=True)
+class LeadershipTransferRequest:
+    """The leader asks ``remote_id`` to take over once its log reaches ``take_leadership_index``."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    take_leadership_index: Index
+
+
+@slots_dataclass(kw_only=True)
+class LeadershipTransferResponse:
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    code: Code
+
+
+@slots_dataclass(kw_only=True)
+class MemberRequest:
+    """Who are you, and which incarnations does the group consist of? ``nonce`` is drawn once in the sender's life.
+    ``change``: is this entry ``Admit`` of the sender's log committed?"""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    incarnation: int
+    nonce: int
+    change: Position = NOWHERE
+
+
+@slots_dataclass(kw_only=True)
+class MemberResponse:
+    """``bound``, ``group_id`` and ``ancestors`` as in `Membership`, empty when the sender does not know; ``asked``,
+    ``nonce`` and ``change`` are the request's."""
+
+    group: str
+    local_id: NodeId
+    remote_id: NodeId
+    term: Term
+    incarnation: int
+    asked: int
+    nonce: int
+    index: Index = NO_INDEX
+    bound: dict[str, int] = field(default_factory=dict)
+    is_empty: bool = False
+    """The sender has no log and never voted."""
+    change: Position = NOWHERE
+    is_committed: bool = False
+    """The sender knows that ``change`` is."""
+    group_id: str = ""
+    ancestors: Ancestors = ()
+
+
+PeerMessage = (
+    VoteRequest
+    | VoteResponse
+    | HeartBeatRequest
+    | HeartBeatResponse
+    | PushEntryRequest
+    | PushEntryResponse
+    | LeadershipTransferRequest
+    | LeadershipTransferResponse
+    | MemberRequest
+    | MemberResponse
+)

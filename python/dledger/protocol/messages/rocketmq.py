@@ -1,0 +1,168 @@
+"""What clients ask of a group that keeps a RocketMQ commit log, and what it answers.
+
+Encoded messages travel as the frame's payload, one behind the other; their own sizes tell where each ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from dledger.protocol.messages.codes import Code
+from dledger.types import NodeId
+
+MAX_PUT_MESSAGES: Final = 4096
+"""Messages of one request: so many keep a leader busy for some hundredths of a second."""
+
+
+class PutMessageStatus(IntEnum):
+    """What became of a put, under RocketMQ's names; only PUT_OK promises that the message is stored."""
+
+    PUT_OK = 0
+    SERVICE_NOT_AVAILABLE = 1
+    """This node cannot take messages now; nothing was written."""
+    OS_PAGECACHE_BUSY = 2
+    """Too much is under way. After WAIT_QUORUM_ACK_TIMEOUT the message may still be stored."""
+    MESSAGE_ILLEGAL = 3
+    """The bytes are no message, or one that is too large; nothing was written."""
+    UNKNOWN_ERROR = 4
+    """It may be stored or not."""
+
+
+_STATUS: Final = {
+    Code.SUCCESS: PutMessageStatus.PUT_OK,
+    Code.INCONSISTENT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.NOT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.LEADER_NOT_READY: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.LEADER_TRANSFERRING: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.DISK_FULL: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.UNSUPPORTED: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    Code.WAIT_QUORUM_ACK_TIMEOUT: PutMessageStatus.OS_PAGECACHE_BUSY,
+    Code.LEADER_PENDING_FULL: PutMessageStatus.OS_PAGECACHE_BUSY,
+    Code.MALFORMED: PutMessageStatus.MESSAGE_ILLEGAL,
+    Code.RECORD_TOO_LARGE: PutMessageStatus.MESSAGE_ILLEGAL,
+}
+
+
+def put_status(code: Code) -> PutMessageStatus:
+    """DLedgerCommitLog's status for DLedger's answer to an append."""
+    return _STATUS.get(code, PutMessageStatus.UNKNOWN_ERROR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutMessageRequest:
+    """Payload: up to MAX_PUT_MESSAGES messages, each of which becomes one entry, side by side and in this order.
+    Answered when the last one is committed and applied. Whatever they have as queue offset, physical offset, store time
+    or store host is replaced."""
+
+    timeout_ms: int = 2500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutMessageResponse:
+    """One number for each message, in order; a queue offset is 0 for a message that has no place in a queue.
+    ``store_host`` is the ``host:port`` that the messages carry."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    physical_offsets: tuple[int, ...] = ()
+    queue_offsets: tuple[int, ...] = ()
+    store_timestamp: int = 0
+    store_host: str = ""
+
+    @property
+    def status(self) -> PutMessageStatus:
+        """What became of the put, in RocketMQ's words."""
+        return put_status(self.code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewMessageRequest:
+    """The message at a physical offset. Linearizable (leader only) unless ``stale``, which any node answers from what
+    it knows to be committed."""
+
+    physical_offset: int
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewMessageResponse:
+    """Payload: the message. OFFSET_OUT_OF_RANGE: no committed message begins at that offset, or it is not kept any
+    more."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+
+
+class GetMessageStatus(IntEnum):
+    """What there is at a queue offset, under RocketMQ's names."""
+
+    FOUND = 0
+    MESSAGE_WAS_REMOVING = 2
+    """Retention is just taking it away; go on at ``next_begin_offset``."""
+    OFFSET_FOUND_NULL = 3
+    """Only places without a message; go on at ``next_begin_offset``."""
+    OFFSET_OVERFLOW_BADLY = 4
+    """Behind the place of the next message."""
+    OFFSET_OVERFLOW_ONE = 5
+    """The place of the next message, which has not come yet."""
+    OFFSET_TOO_SMALL = 6
+    """Not kept any more."""
+    NO_MATCHED_LOGIC_QUEUE = 7
+    """No message was ever put into this queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetMessageRequest:
+    """Messages of a queue from ``queue_offset`` on. Linearizable (leader only) unless ``stale``, which any node answers
+    from what it has dispatched."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_messages: int = 32
+    max_bytes: int = 4 << 20
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetMessageResponse:
+    """Payload: the messages, at least one where one is FOUND, even over ``max_bytes``. ``min_offset`` is that of the
+    first message that is kept, ``max_offset`` the one that the next message gets."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+    status: GetMessageStatus = GetMessageStatus.FOUND
+    next_begin_offset: int = 0
+    min_offset: int = 0
+    max_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMessageRequest:
+    """Messages with this unique key, or this word among their keys, that were stored from ``begin_ms`` to ``end_ms``
+    (both included; milliseconds since 1970). Linearizable (leader only) unless ``stale``."""
+
+    topic: str
+    key: str
+    max_messages: int = 32
+    begin_ms: int = 0
+    end_ms: int = (1 << 63) - 1
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMessageResponse:
+    """Payload: the messages, the newest first."""
+
+    code: Code
+    message: str = ""
+    leader_id: NodeId = NodeId("")
+
+
+BrokerRequest = PutMessageRequest | ViewMessageRequest | GetMessageRequest | QueryMessageRequest
+BrokerResponse = PutMessageResponse | ViewMessageResponse | GetMessageResponse | QueryMessageResponse

@@ -1,0 +1,164 @@
+"""Messages to frames and back.
+
+A frame's header is the msgpack array of its message's fields, in order; nested dataclasses are arrays again. Every
+field is checked on the way in. Entries travel as payload, 48 header bytes and body, one behind the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dledger.errors import ProtocolError
+from dledger.interrupts import is_interrupt
+from dledger.protocol.messages.catalog_commands import Command
+from dledger.protocol.messages.client import AppendRequest, ClientRequest, ClientResponse, FetchResponse
+from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry
+from dledger.protocol.messages.hello import FIRST_FIELDS
+from dledger.protocol.messages.peer import PeerMessage, PushEntryRequest
+from dledger.protocol.messages.repair import RepairMessage, RepairResponse
+from dledger.protocol.messages.rocketmq import (
+    BrokerRequest,
+    BrokerResponse,
+    GetMessageResponse,
+    PutMessageRequest,
+    QueryMessageResponse,
+    ViewMessageResponse,
+)
+from dledger.protocol.messages.snapshot import InstallMessage
+from dledger.protocol.wire.fields import OpenTable, Table, Wrong, build_command, command_values
+from dledger.protocol.wire.framing import pack_frame
+from dledger.protocol.wire.message_numbers import KINDS, MESSAGES
+from dledger.protocol.wire.msgpack import pack, unpack
+from dledger.types import Buffer
+
+Message = ClientRequest | ClientResponse | PeerMessage | RepairMessage | InstallMessage | (
+    BrokerRequest | BrokerResponse
+)
+
+_TABLES: Final = {
+    kind: OpenTable(message, FIRST_FIELDS[message]) if message in FIRST_FIELDS else Table(message)
+    for kind, message in MESSAGES.items()
+}
+_BY_TYPE: Final = {message: (kind, _TABLES[kind]) for message, kind in KINDS.items()}
+_WITH_ENTRIES: Final = {KINDS[PushEntryRequest], KINDS[RepairResponse]}
+_WITH_BYTES: Final = {
+    KINDS[message]
+    for message in (
+        AppendRequest, PutMessageRequest, ViewMessageResponse, GetMessageResponse, QueryMessageResponse,
+    )
+}  # fmt: skip
+_FETCHED: Final = KINDS[FetchResponse]
+
+
+def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()) -> list[Buffer]:
+    """The frame, as buffers to be sent one behind the other; the payload is not copied.
+
+    Raises:
+        ProtocolError: a field's value has no form on the wire.
+    """
+    try:
+        kind, table = _BY_TYPE[type(message)]
+        header = pack(table.values(message))
+    except (ValueError, TypeError, OverflowError, KeyError) as error:
+        if is_interrupt(error):
+            raise
+        raise ProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
+    if kind in _WITH_ENTRIES:
+        payload = entry_buffers(message.entries)  # type: ignore[union-attr]
+    if not payload:
+        return [pack_frame(kind, request_id, header, 0)]
+    return [pack_frame(kind, request_id, header, sum(map(len, payload))), *payload]
+
+
+def entry_buffers(entries: Sequence[Entry]) -> list[Buffer]:
+    """Header and body of each entry, as they stand on disk."""
+    buffers: list[Buffer] = []
+    for entry in entries:
+        buffers += (entry.header, entry.body)
+    return buffers
+
+
+def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
+    """The message of a frame. Entries keep ``payload`` alive: their bodies lie in it.
+
+    Raises:
+        ProtocolError: unknown kind, or a field is not what it should be; names message and field.
+    """
+    table = _TABLES.get(kind)
+    if table is None:
+        raise ProtocolError(f"message kind {kind} is not known: a newer program, or none of ours")
+    try:
+        values = unpack(header)
+        if type(values) is not tuple:
+            raise Wrong(f"{type(values).__name__} where an array belongs")
+        message = table.build(values)
+        if kind in _WITH_ENTRIES:
+            return _with_entries(message, payload)
+        if kind == _FETCHED:
+            _check_fetched(message, payload)
+        elif len(payload) and kind not in _WITH_BYTES:
+            raise Wrong(f"a payload of {len(payload)} bytes where none belongs")
+    except Wrong as error:
+        raise ProtocolError(f"{table.cls.__name__}.{error}") from None
+    except ValueError as error:
+        if is_interrupt(error):
+            raise
+        raise ProtocolError(f"{table.cls.__name__}: header is not msgpack of its fields: {error}") from None
+    return message
+
+
+def _with_entries(message: Any, payload: Buffer) -> Any:
+    sizes: tuple[int, ...] = message.entries
+    if sum(sizes) != len(payload):
+        raise Wrong(f"entries: {sum(sizes)} bytes announced, {len(payload)} came")
+    view, at, entries = memoryview(payload).toreadonly(), 0, []
+    for size in sizes:
+        if size < HEADER_SIZE:
+            raise Wrong(f"entries: an entry has at least {HEADER_SIZE} bytes, not {size}")
+        magic, stated, index, term, pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(view, at)
+        if stated != size or body_size != size - HEADER_SIZE:
+            raise Wrong(f"entries: entry {index} says size {stated}, body {body_size}, in {size} bytes")
+        body, end = at + HEADER_SIZE, at + size
+        entries.append(Entry(index, term, magic, pos, chain_crc, body_crc, view[at:body], view[body:end]))
+        at = end
+    object.__setattr__(message, "entries", tuple(entries))
+    return message
+
+
+def _check_fetched(message: FetchResponse, payload: Buffer) -> None:
+    announced = sum([batch.size for batch in message.batches])
+    if announced != len(payload):
+        raise Wrong(f"batches: {announced} bytes announced, {len(payload)} came")
+
+
+def encode_command(command: Command) -> bytes:
+    """A command as it is stored in an entry's body.
+
+    Raises:
+        ProtocolError: a field's value has no form on the wire.
+    """
+    try:
+        return pack(command_values(command))
+    except (ValueError, TypeError, OverflowError) as error:
+        if is_interrupt(error):
+            raise
+        raise ProtocolError(f"{type(command).__name__} cannot be stored: {error}") from error
+
+
+def decode_command(data: Buffer) -> Command:
+    """The inverse of `encode_command`.
+
+    Raises:
+        ProtocolError: these bytes are no command; names command and field.
+    """
+    try:
+        values = unpack(data)
+        if type(values) is not tuple:
+            raise Wrong(f"{type(values).__name__} where an array belongs")
+        command: Command = build_command(values)
+    except ValueError as error:
+        if is_interrupt(error):
+            raise
+        raise ProtocolError(f"command: {error}") from None
+    return command

@@ -1,0 +1,310 @@
+"""How each annotation of a message field travels: its msgpack type, and the steps to and from it.
+
+The tables are made once, from the dataclasses themselves, so that a new field cannot be forgotten here.
+"""
+
+from __future__ import annotations
+
+import struct
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from enum import IntEnum
+from operator import attrgetter
+from typing import Any, Final, NewType, Union, cast, get_args, get_origin, get_type_hints
+
+from dledger.protocol.messages.client import FetchedBatch
+from dledger.protocol.messages.entry import Entry
+from dledger.protocol.wire.message_numbers import COMMAND_TAGS, COMMANDS
+from dledger.types import Index, Term
+
+INT_MIN: Final = -(1 << 63)
+INT_MAX: Final = (1 << 63) - 1
+Step = Callable[[Any], Any]
+_FETCHED: Final = struct.Struct(">qIIIqq")
+
+
+class Wrong(ValueError):
+    """A value that no correct program sends; the caller adds where."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCodec:
+    """``wire`` is the exact type that msgpack gives; a step of None leaves the value as it is."""
+
+    wire: type
+    encode: Step | None = None
+    decode: Step | None = None
+
+
+def field_codec(annotation: Any) -> FieldCodec:
+    """The codec of a field with this annotation.
+
+    Raises:
+        TypeError: the annotation has no form on the wire.
+    """
+    if isinstance(annotation, NewType):
+        return FieldCodec(int, None, _index) if annotation in (Index, Term) else field_codec(annotation.__supertype__)
+    if annotation is int:
+        return FieldCodec(int, None, _integer)
+    if annotation in (str, bool, float, bytes):
+        return FieldCodec(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, IntEnum):
+        return FieldCodec(int, None, _enum(annotation))
+    if is_dataclass(annotation):
+        table = Table(annotation)  # type: ignore[arg-type]
+        return FieldCodec(tuple, table.values, table.build)
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return _union(args)
+    if origin is tuple:
+        return _tuple(args)
+    if origin is dict:
+        return _dict(*args)
+    raise TypeError(f"{annotation!r} has no form on the wire")
+
+
+def _integer(value: int) -> int:
+    if value > INT_MAX:  # msgpack's smallest is INT_MIN already
+        raise Wrong(f"{value} is over 64 bits")
+    return value
+
+
+def _index(value: int) -> int:
+    if not -1 <= value <= INT_MAX:
+        raise Wrong(f"{value} is not -1 or above")
+    return value
+
+
+def _enum(enum: type[IntEnum]) -> Step:
+    members = {int(member): member for member in enum}
+
+    def decode(value: int) -> IntEnum:
+        try:
+            return members[value]
+        except KeyError:
+            raise Wrong(f"{value} is no {enum.__name__}") from None
+
+    return decode
+
+
+def _check(value: Any, codec: FieldCodec) -> Any:
+    if type(value) is not codec.wire:
+        raise Wrong(f"{type(value).__name__} where {codec.wire.__name__} belongs")
+    return codec.decode(value) if codec.decode else value
+
+
+def _union(args: tuple[Any, ...]) -> FieldCodec:
+    """A union of commands: the command's tag, then its fields."""
+    if any(arg not in COMMAND_TAGS for arg in args):
+        raise TypeError(f"a union of {args} has no form on the wire")
+    return FieldCodec(tuple, command_values, build_command)
+
+
+def _tuple(args: tuple[Any, ...]) -> FieldCodec:
+    if args == (Entry, ...):
+        return FieldCodec(bytes, _entry_sizes, _sizes)
+    if args == (FetchedBatch, ...):
+        return FieldCodec(bytes, _pack_fetched, _unpack_fetched)
+    if len(args) == 2 and args[1] is Ellipsis:
+        return _row(field_codec(args[0]))
+    items = tuple(map(field_codec, args))
+
+    def decode(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(values) != len(items):
+            raise Wrong(f"{len(values)} values where {len(items)} belong")
+        return tuple(map(_check, values, items))
+
+    return FieldCodec(tuple, None, decode)
+
+
+def _row(item: FieldCodec) -> FieldCodec:
+    """Any number of values of one kind. Plain ones, names mostly, are taken as they came."""
+    step, only = item.encode, {item.wire}
+    encode = (lambda values: tuple(map(step, values))) if step else None
+
+    def decode(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not values or (item.decode is None and set(map(type, values)) <= only):
+            return values
+        return tuple([_check(value, item) for value in values])
+
+    return FieldCodec(tuple, encode, decode)
+
+
+def _dict(key: Any, value: Any) -> FieldCodec:
+    keys = field_codec(key)
+    if value is Any:
+        return FieldCodec(dict, None, lambda found: {_check(k, keys): v for k, v in found.items()})
+    values = field_codec(value)
+    return FieldCodec(dict, None, lambda found: {_check(k, keys): _check(v, values) for k, v in found.items()})
+
+
+def _entry_sizes(entries: tuple[Entry, ...]) -> bytes:
+    return struct.pack(f">{len(entries)}I", *[entry.size for entry in entries])
+
+
+def _sizes(packed: bytes) -> tuple[int, ...]:
+    if len(packed) % 4:
+        raise Wrong(f"{len(packed)} bytes are no row of 4-byte sizes")
+    return struct.unpack(f">{len(packed) // 4}I", packed)
+
+
+def _pack_fetched(batches: tuple[FetchedBatch, ...]) -> bytes:
+    try:
+        return b"".join([_FETCHED.pack(b.base_offset, b.count, b.size, b.crc, b.index, b.term) for b in batches])
+    except struct.error as error:
+        raise Wrong(str(error)) from None
+
+
+def _unpack_fetched(packed: bytes) -> tuple[FetchedBatch, ...]:
+    if len(packed) % _FETCHED.size:
+        raise Wrong(f"{len(packed)} bytes are no row of {_FETCHED.size}-byte batches")
+    return tuple(
+        [
+            FetchedBatch(base_offset=base_offset, count=count, size=size, crc=crc, index=index, term=term)
+            for base_offset, count, size, crc, index, term in _FETCHED.iter_unpack(packed)
+        ]
+    )
+
+
+class Table:
+    """How one dataclass travels: an array of its fields, in order."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        hints = get_type_hints(cls)
+        self.cls = cls
+        self.names = tuple(field.name for field in fields(cls))
+        codecs = [field_codec(hints[name]) for name in self.names]
+        self.wire = tuple(codec.wire for codec in codecs)
+        self.encoders = [(at, codec.encode) for at, codec in enumerate(codecs) if codec.encode]
+        self.decoders = [(at, codec.decode) for at, codec in enumerate(codecs) if codec.decode]
+        self._get: Step = _getter(self.names)
+        self.build: Step = _builder(self)
+        """The message with these unpacked fields. Raises `Wrong`: a field is missing, too many, or not what it should
+        be; the text names it."""
+
+    def values(self, message: Any) -> Any:
+        """The message's fields as msgpack can pack them."""
+        values = self._get(message)
+        if self.encoders:
+            values = list(values)
+            for at, encode in self.encoders:
+                values[at] = encode(values[at])
+        return values
+
+    def complain(self, values: tuple[Any, ...]) -> None:
+        """Say what is wrong with unpacked fields.
+
+        Raises:
+            Wrong: always, for fields that `build` does not take.
+        """
+        if len(values) != len(self.names):
+            raise Wrong(f"{len(values)} fields where {len(self.names)} belong")
+        for name, value, wire in zip(self.names, values, self.wire, strict=True):
+            if type(value) is not wire:
+                raise Wrong(f"{name}: {type(value).__name__} where {wire.__name__} belongs")
+        for at, decode in self.decoders:
+            try:
+                decode(values[at])
+            except Wrong as error:
+                raise Wrong(f"{self.names[at]}: {error}") from None
+
+
+class OpenTable(Table):
+    """How a message travels that programs of different releases say to one another. Its first ``required`` fields are
+    always there. Of the others, those at the end that have their defaults stay away; on the way in, what is missing has
+    its default, and what this release does not know is left out."""
+
+    def __init__(self, cls: type[Any], required: int) -> None:
+        super().__init__(cls)
+        self._required = required
+        least = cls(**dict.fromkeys(self.names[:required]))
+        self._defaults = tuple(super().values(least))
+        strict = self.build
+
+        def build(values: tuple[Any, ...]) -> Any:
+            if len(values) < required:
+                self.complain(values)
+            return strict((*values[: len(self.names)], *self._defaults[len(values) :]))
+
+        self.build = build
+
+    def values(self, message: Any) -> Any:
+        values, end = super().values(message), len(self.names)
+        while end > self._required and values[end - 1] == self._defaults[end - 1]:
+            end -= 1
+        return values[:end]
+
+
+def _builder(table: Table) -> Step:
+    """A function that checks the fields of one class and makes the message. It is written out field by field, as
+    `dataclasses` does it with ``__init__``, because every message that arrives goes through it."""
+    fields_of = [f"f{at}" for at in range(len(table.names))]
+    ranges, steps = [], []
+    known: dict[str, Any] = {
+        "cls": table.cls, "new": object.__new__, "wire": table.wire, "complain": table.complain, "Wrong": Wrong,
+        "INT_MAX": INT_MAX,
+    }  # fmt: skip
+    for at, decode in table.decoders:
+        if decode is _integer:
+            ranges.append(f"f{at} > INT_MAX")
+        elif decode is _index:
+            ranges.append(f"not -1 <= f{at} <= INT_MAX")
+        else:
+            steps.append(f"        f{at} = decode{at}(f{at})")
+            known[f"decode{at}"] = decode
+    lines = ["def build(values):", "    if tuple(map(type, values)) != wire:", "        complain(values)"]
+    if fields_of:
+        lines += [f"    {', '.join(fields_of)}, = values"]
+    if ranges:
+        lines += [f"    if {' or '.join(ranges)}:", "        complain(values)"]
+    if steps:
+        lines += ["    try:", *steps, "    except Wrong:", "        complain(values)", "        raise"]
+    lines += ["    message = new(cls)"]  # and not its frozen __init__, which takes every field by its name
+    for at, name in enumerate(table.names):
+        lines += [f"    set{at}(message, f{at})"]
+        known[f"set{at}"] = table.cls.__dict__[name].__set__  # slots=True made a descriptor of each
+    exec("\n".join([*lines, "    return message"]), known)
+    return cast(Step, known["build"])
+
+
+def _getter(names: tuple[str, ...]) -> Step:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda message: tuple([getattr(message, name) for name in names])
+
+
+def command_values(command: Any) -> Any:
+    """A command's tag and fields.
+
+    Raises:
+        Wrong: this is no command.
+    """
+    tag = COMMAND_TAGS.get(type(command))
+    if tag is None:
+        raise Wrong(f"{type(command).__name__} is no command")
+    return (tag, *_command_tables()[tag].values(command))
+
+
+def build_command(values: tuple[Any, ...]) -> Any:
+    """The inverse of `command_values`.
+
+    Raises:
+        Wrong: unknown tag, or a field is not what it should be.
+    """
+    tag = values[0] if values else None
+    if type(tag) is not int or tag not in COMMANDS:
+        raise Wrong(f"{tag!r} is no command's number")
+    try:
+        return _command_tables()[tag].build(values[1:])
+    except Wrong as error:
+        raise Wrong(f"{COMMANDS[tag].__name__}.{error}") from None
+
+
+_tables: dict[int, Table] = {}
+
+
+def _command_tables() -> dict[int, Table]:
+    if not _tables:
+        _tables.update({tag: Table(command) for tag, command in COMMANDS.items()})
+    return _tables

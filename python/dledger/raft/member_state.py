@@ -1,0 +1,240 @@
+"""One node's rules that do not depend on its role: who may say what, terms, and how roles change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.config import GroupConfig
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import HardState
+from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    MemberRequest,
+    MemberResponse,
+    PeerMessage,
+    PushEntryRequest,
+    PushEntryResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from dledger.raft.roles import leadership_transfer as transfer
+from dledger.raft.roles.entry_handler import Follower
+from dledger.raft.roles.founding import Founding
+from dledger.raft.roles.leader import Leader
+from dledger.raft.roles.leader_elector import Candidate, answer_vote
+from dledger.raft.roles.leadership_transfer import TransferWatch
+from dledger.raft.state.admission import ChangeOf, no_change
+from dledger.raft.state.log import RaftLog
+from dledger.raft.state.raft_state import RaftState
+from dledger.raft.state.ready import Ready, RoleChange
+from dledger.raft.state.terms import TermWatch
+from dledger.types import NodeId, Role, Term
+
+
+class Machine(RaftState):
+    """A node as a state machine. ``acting`` does what the present role does; only ``become_*`` replace it."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        node_id: NodeId,
+        hard_state: HardState,
+        log: RaftLog,
+        dice: Callable[[int], int],
+        now_ms: int,
+        membership: Membership | None = None,
+        change_of: ChangeOf = no_change,
+    ) -> None:
+        super().__init__(config, node_id, hard_state, log, dice, membership, change_of)
+        self.transfers = TransferWatch(self)
+        self.terms = TermWatch(self)
+        # Short, because a pre-vote disturbs nobody; a lone node has nobody to wait for.
+        wait_ms = config.vote_interval_ms + dice(2 * config.vote_interval_ms) if self.peers else 0
+        self.acting: Candidate | Follower | Leader = Candidate(self, now_ms, wait_ms)
+        self.founding = Founding(self, now_ms)
+        self._told = RoleChange(self.role, self.term, self.leader_id)
+
+    def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
+        self._leave()
+        if term > self.term:
+            self.set_vote(term, None)
+        self.role, self.leader_id, self.leader_is_gone = Role.CANDIDATE, None, False
+        wait_ms = self.draw(self.config.vote_interval_ms) if wait_ms is None else wait_ms
+        self.acting = Candidate(self, now_ms, wait_ms)
+
+    def become_follower(self, term: Term, leader_id: NodeId, now_ms: int) -> None:
+        assert leader_id != self.me, "a node does not follow itself"
+        self._leave()
+        if term > self.term:
+            self.set_vote(term, None)
+        self.role, self.leader_id = Role.FOLLOWER, leader_id
+        self.acting = Follower(self, now_ms)
+        self.transfers.look(now_ms)
+
+    def become_leader(self, now_ms: int) -> None:
+        assert self.role is Role.CANDIDATE, f"{self.role.name} cannot become leader"
+        assert self.voted_for == self.me, f"leads term {self.term} but voted for {self.voted_for}"
+        self.role, self.leader_id = Role.LEADER, self.me
+        self.transfers.end()
+        self.acting = leader = Leader(self, self.transfers, now_ms)
+        leader.start(now_ms)
+
+    def recount(self) -> None:
+        if isinstance(self.acting, Leader):
+            self.acting.recount()
+
+    def campaign(self, now_ms: int, *, transfer: bool = False, again_soon: bool = False) -> None:
+        candidate = self.acting
+        assert isinstance(candidate, Candidate), f"{self.role.name} asks for no votes"
+        candidate.transfer, candidate.again_soon = transfer, again_soon
+        if transfer:
+            candidate.open_round(Term(self.term + 1), now_ms, pre_vote=False)
+        else:
+            candidate.tick(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        self.founding.tick(now_ms)
+        self.transfers.look(now_ms)
+        self.acting.tick(now_ms)
+
+    def peer_lost(self, peer: NodeId, now_ms: int) -> None:
+        if isinstance(self.acting, Follower) and peer == self.leader_id:
+            self.acting.leader_gone(now_ms)
+
+    def peer_found(self, peer: NodeId, now_ms: int) -> None:
+        if peer not in self.peers:
+            return
+        self.founding.peer_found(peer)
+        if not isinstance(self.acting, Follower):
+            self.acting.peer_found(peer, now_ms)
+
+    def step(self, message: PeerMessage, now_ms: int) -> None:
+        """Take a message in, after checking its group, receiver, sender and term, in that order (D6, D14)."""
+        if message.remote_id != self.me or not self.watch.hears(message, now_ms):
+            self._refuse(message, Code.UNKNOWN_GROUP if message.remote_id == self.me else Code.UNKNOWN_MEMBER)
+        elif message.local_id in self.peers and self.terms.refuses(message, now_ms):
+            return
+        elif isinstance(message, VoteRequest):
+            is_taking = isinstance(self.acting, Candidate) and self.acting.taking_leadership
+            answer_vote(self, message, now_ms, is_taking)
+        elif message.local_id not in self.peers:
+            self._refuse(message, Code.UNEXPECTED_MEMBER if message.local_id == self.me else Code.UNKNOWN_MEMBER)
+        elif isinstance(message, HeartBeatRequest):
+            self._answer_beat(message, self._on_heartbeat(message, now_ms))
+        elif isinstance(message, PushEntryRequest):
+            self._on_push(message, now_ms)
+        elif isinstance(message, LeadershipTransferRequest):
+            transfer.on_request(self, message, now_ms)
+        elif isinstance(message, MemberRequest):
+            self.founding.on_request(message)
+        elif isinstance(message, MemberResponse):
+            self.founding.on_response(message, now_ms)
+        else:
+            self._on_response(message, now_ms)
+
+    def take(self) -> Ready:
+        """The effects of what was just done."""
+        told, changed = self._told, None
+        if told.role is not self.role or told.term != self.term or told.leader_id != self.leader_id:
+            self._told = changed = RoleChange(self.role, self.term, self.leader_id)
+        return self.out.take(self.hard_state() if self.out.save else None, changed, self.admission.take())
+
+    def _leave(self) -> None:
+        if isinstance(self.acting, Leader):
+            self.acting.stop()
+
+    def _on_heartbeat(self, request: HeartBeatRequest, now_ms: int) -> Code:
+        if request.leader_id != request.local_id:
+            return Code.UNKNOWN_MEMBER if request.leader_id not in self.config.members else Code.INCONSISTENT_LEADER
+        if request.term < self.term:
+            return Code.EXPIRED_TERM
+        if request.term > self.term:
+            self.become_candidate(request.term, now_ms)
+            return Code.TERM_NOT_READY
+        code = self._follow(request.leader_id, now_ms)
+        if code is Code.SUCCESS and request.lost and request.lost == self.admission.incarnation:
+            self.admission.renew(1 + self.dice((1 << 63) - 2))
+            self.out.fact("data_lost", node=self.me, leader=request.leader_id)
+        return code
+
+    def _follow(self, leader_id: NodeId, now_ms: int) -> Code:
+        """Somebody leads the present term: SUCCESS when nobody else is known to."""
+        if self.leader_id is None:
+            self.become_follower(self.term, leader_id, now_ms)
+        if self.leader_id != leader_id:
+            self.out.fact("two_leaders_in_a_term", term=self.term, known=str(self.leader_id), claims=leader_id)
+            return Code.INCONSISTENT_LEADER
+        self.heard_leader_ms = now_ms
+        self.leader_is_gone = False
+        return Code.SUCCESS
+
+    def _on_push(self, request: PushEntryRequest, now_ms: int) -> None:
+        if request.leader_id != request.local_id:
+            code = Code.UNKNOWN_MEMBER if request.leader_id not in self.config.members else Code.INCONSISTENT_LEADER
+        elif request.term < self.term:
+            code = Code.EXPIRED_TERM
+        else:
+            if request.term > self.term:  # whoever pushes was elected
+                self.become_follower(request.term, request.leader_id, now_ms)
+            code = self._follow(request.leader_id, now_ms)
+        if code is Code.SUCCESS:
+            assert isinstance(self.acting, Follower)
+            self.acting.on_push(request)
+        else:
+            self.send(
+                PushEntryResponse(
+                    group=self.tag,
+                    local_id=self.me,
+                    remote_id=request.local_id,
+                    term=self.term,
+                    type=request.type,
+                    code=code,
+                    incarnation=self.admission.incarnation,
+                )
+            )
+
+    def _answer_beat(self, request: HeartBeatRequest, code: Code) -> None:
+        self.send(
+            HeartBeatResponse(
+                group=self.tag,
+                local_id=self.me,
+                remote_id=request.local_id,
+                term=self.term,
+                code=code,
+                round=request.round,
+                incarnation=self.admission.incarnation,
+                durable_index=self.log.durable_index,
+                members_index=self.admission.membership.index,
+            )
+        )
+
+    def _on_response(
+        self, response: VoteResponse | HeartBeatResponse | PushEntryResponse | LeadershipTransferResponse, now_ms: int
+    ) -> None:
+        """An answer counts in its term only; one of a later term ends a leadership."""
+        if isinstance(response, VoteResponse):
+            if isinstance(self.acting, Candidate):
+                self.acting.on_vote_response(response, now_ms)
+        elif response.term > self.term:
+            self.out.fact("later_term_seen", term=response.term, node=response.local_id)
+            self.become_candidate(response.term, now_ms)
+        elif response.term < self.term or not isinstance(self.acting, Leader):
+            return
+        elif isinstance(response, HeartBeatResponse):
+            self.acting.on_heartbeat_response(response, now_ms)
+        elif isinstance(response, PushEntryResponse):
+            self.acting.on_push_response(response, now_ms)
+        else:
+            self.acting.on_transfer_response(response)
+
+    def _refuse(self, message: PeerMessage, code: Code) -> None:
+        """Not for us, or not from a member: say so if that helps anybody, and leave a trace."""
+        self.out.fact(
+            "stray", message=type(message).__name__, group=message.group, sender=message.local_id, code=code.name
+        )
+        if message.group == self.tag and isinstance(message, HeartBeatRequest):
+            self._answer_beat(message, code)

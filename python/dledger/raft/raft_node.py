@@ -1,0 +1,376 @@
+"""`RaftNode`: one member of a group, pure. It talks to nobody: call it, then carry out what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec
+
+from dledger.config import MIB, GroupConfig
+from dledger.errors import NotLeader
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd
+from dledger.protocol.messages.membership import Change, Membership
+from dledger.protocol.messages.peer import PeerMessage
+from dledger.raft.member_state import Machine
+from dledger.raft.roles.entry_handler import Follower
+from dledger.raft.roles.leader import Leader
+from dledger.raft.roles.snapshot_install import InstallMode, install_mode
+from dledger.raft.state.admission import ChangeOf, no_change
+from dledger.raft.state.group import Stranger
+from dledger.raft.state.log import LogSummary, RaftLog
+from dledger.raft.state.ready import ReadDone, Ready, SafetyViolation, TransferDone
+from dledger.raft.state.terms import Refused
+from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Position, Role, Term
+
+P = ParamSpec("P")
+
+
+class RaftNode:
+    """One node of a Raft group in DLedger's words.
+
+    Every call takes the time in milliseconds of a clock that never goes back (D10) and returns what is to be done
+    now; see `Ready` for the order. Calls come one at a time. After a `SafetyViolation` every call raises it again.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        node_id: NodeId,
+        hard_state: HardState,
+        log: LogSummary,
+        dice: Callable[[int], int],
+        now_ms: int,
+        cache_bytes: int = 32 * MIB,
+        membership: Membership | None = None,
+        change_of: ChangeOf = no_change,
+    ) -> None:
+        """``log`` and ``membership`` tell what is on disk, all of it durable (D15); without a membership all
+        incarnations are 0 and count. ``dice(n)`` is a number from [0, n). ``change_of`` tells from an entry's bytes
+        whether it changes who counts; it is asked of every entry that is written.
+
+        Raises:
+            ConfigError: ``node_id`` is not a member of the group.
+            SafetyViolation: the log ends before what is known to be committed.
+        """
+        self._log = RaftLog(log, cache_bytes)
+        self._machine = Machine(config, node_id, hard_state, self._log, dice, now_ms, membership, change_of)
+        self._halted: SafetyViolation | None = None
+
+    # ---- inputs
+
+    def follow_only(self) -> None:
+        """What the log means is lost here, so this node could not lead: it asks for no votes in this life. It votes and
+        counts as ever, for which the log is enough."""
+        self._machine.follows_only = True
+
+    def tick(self, now_ms: int) -> Ready:
+        """Time has passed. Calling more often than at ``deadline_ms`` is harmless."""
+        return self._run(self._machine.tick, now_ms)
+
+    def step(self, message: PeerMessage, now_ms: int) -> Ready:
+        """A message has arrived, from whomever, however late or often.
+
+        Raises:
+            SafetyViolation: a leader contradicts a committed entry; stop the node (D7).
+        """
+        return self._run(self._machine.step, message, now_ms)
+
+    def peer_lost(self, peer: NodeId, now_ms: int) -> Ready:
+        """The last connection from ``peer`` has ended. A kernel closes a dead process's connections at once, so a
+        follower then waits ``takeover_ms`` for its leader, not ``election_ms``. Only a hint: it may be false."""
+        return self._run(self._machine.peer_lost, peer, now_ms)
+
+    def peer_found(self, peer: NodeId, now_ms: int) -> Ready:
+        """A connection with ``peer`` is open again, in either direction. What was sent to it before may be lost, so
+        what matters is sent again now. Only a hint: it may be false, or come too often."""
+        return self._run(self._machine.peer_found, peer, now_ms)
+
+    def propose(self, bodies: Sequence[Buffer], now_ms: int, magic: int = MAGIC_NORMAL) -> Ready:
+        """Append one entry per body. Ask `can_accept` first.
+
+        Raises:
+            NotLeader: this node does not lead; nothing was done.
+            ValueError: a body does not fit a file of the group's segment size; nothing was done.
+        """
+        leader = self._leader
+        if leader is None:
+            whom = self.leader_id or ""
+            raise NotLeader(f"{self.node_id} does not lead; ask {whom or 'again later'}", whom)
+        return self._run(lambda: leader.propose(bodies, magic, now_ms) if bodies else None)
+
+    def persisted(self, position: Position, now_ms: int, generation: int | None = None) -> Ready:
+        """Everything up to ``position`` is durable; that of an entry cut meanwhile is ignored.
+
+        ``generation``: this node's `generation` when the sync began. A sync that began before a cut says nothing
+        about entries written again in the same place, so with it such a call is ignored too.
+        """
+        return self._run(self._persisted, position, now_ms, generation)
+
+    def truncated(self, end: LogEnd) -> None:
+        """The store has carried out ``truncate_to`` and ends there now (where its next entry goes)."""
+        self._log.truncated(end)
+
+    def loaded(self, peer: NodeId, entries: Sequence[Entry], now_ms: int) -> Ready:
+        """The answer to a `Load`; no entries when they cannot be read."""
+        return self._run(lambda: self._leader.loaded(peer, entries, now_ms) if self._leader else None)
+
+    def read_index(self, token: int, now_ms: int) -> Ready:
+        """Ask how far a linearizable read must have applied; answered in ``Ready.reads``, now or later (D8)."""
+        return self._run(self._read_index, token)
+
+    def transfer(self, to: NodeId | None, now_ms: int) -> Ready:
+        """Hand leadership to ``to`` (None: the follower nearest to the end); answered in ``Ready.transfer`` within an
+        election time. Appends are refused with LEADER_TRANSFERRING meanwhile."""
+        return self._run(self._transfer, to, now_ms)
+
+    def set_writable(self, writable: bool, now_ms: int) -> Ready:
+        """The disk is full, or not any more (D12): a leader then refuses appends with DISK_FULL and hands over, a
+        follower refuses pushes, a candidate lets others go first."""
+        return self._run(self._set_writable, writable, now_ms)
+
+    def set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> Ready:
+        """The entry ``index``, which is committed and applied, says which incarnations count from now on."""
+        return self._run(self._set_members, index, bound, now_ms)
+
+    def set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> Ready:
+        """These entries (first and last of each run) are damaged on this disk, and no others: until they are repaired
+        this node asks for no votes, and hands over if it leads. A node without peers goes on: nobody has a copy."""
+        return self._run(self._set_faulty, runs, now_ms)
+
+    def repaired(self, entries: Sequence[Entry]) -> None:
+        """Entries that were damaged are sound again; `set_faulty` says what is left."""
+        for entry in entries:
+            self._log.correct(entry.index, entry.term)
+        self._machine.admission.repaired(entries)
+
+    def forget(self, begin_index: Index) -> None:
+        """Retention moved ledgerBeginIndex."""
+        self._log.forget(begin_index)
+
+    # ---- questions
+
+    def deadline_ms(self) -> int:
+        """When `tick` should be called next."""
+        machine = self._machine
+        transfer, deadline = machine.transfers.ongoing, machine.acting.deadline_ms()
+        if (asks_ms := machine.founding.deadline_ms()) < deadline:
+            deadline = asks_ms
+        return deadline if transfer is None else min(deadline, transfer.deadline_ms)
+
+    def can_accept(self, size: int) -> Code:
+        """SUCCESS when ``size`` bytes may be proposed now; else NOT_LEADER, LEADER_TRANSFERRING, DISK_FULL or
+        LEADER_PENDING_FULL."""
+        return Code.NOT_LEADER if (leader := self._leader) is None else leader.can_accept(size)
+
+    def install_mode(self, first: Position) -> InstallMode | None:
+        """How a state whose log begins at the committed entry ``first`` may take the place of this node's now; None
+        when it may not. Whoever goes by it feeds this node nothing any more, and makes another one of what is then on
+        the disk.
+
+        Raises:
+            SafetyViolation: it contradicts a committed entry; stop the node (D7).
+        """
+        return install_mode(self._machine, first)
+
+    def term_at(self, index: Index) -> Term | None:
+        """Term of an entry; None when it is not in the log."""
+        return self._log.term_at(index)
+
+    def cached(self, begin: Index, end_exclusive: Index) -> tuple[Entry, ...] | None:
+        """The entries [begin, end_exclusive), or None when the store must be asked."""
+        return self._log.cached(begin, end_exclusive)
+
+    @property
+    def node_id(self) -> NodeId:
+        return self._machine.me
+
+    @property
+    def role(self) -> Role:
+        return self._machine.role
+
+    @property
+    def term(self) -> Term:
+        return self._machine.term
+
+    @property
+    def term_is_spent(self) -> bool:
+        """Whether there is no later term to ask for: no election can be held any more."""
+        return self._machine.term_is_spent
+
+    @property
+    def refused_terms(self) -> dict[NodeId, Refused]:
+        """The members whose terms were absurdly far ahead in this life."""
+        return self._machine.terms.refused
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """Who leads, as far as this node knows: nobody while the connection from its leader has ended."""
+        return None if self._machine.leader_is_gone else self._machine.leader_id
+
+    @property
+    def hard_state(self) -> HardState:
+        return self._machine.hard_state()
+
+    @property
+    def begin_index(self) -> Index:
+        return self._log.begin_index
+
+    @property
+    def end_index(self) -> Index:
+        return self._log.end_index
+
+    @property
+    def end(self) -> LogEnd:
+        return self._log.end
+
+    @property
+    def committed_index(self) -> Index:
+        return self._log.committed_index
+
+    @property
+    def durable_index(self) -> Index:
+        return self._log.durable_index
+
+    @property
+    def generation(self) -> int:
+        """How often the log was cut in this life; see `persisted`."""
+        return self._log.generation
+
+    @property
+    def noop_index(self) -> Index:
+        """On a leader, where its term opened: once that is applied it knows all that was ever acknowledged. Else -1."""
+        return NO_INDEX if (leader := self._leader) is None else leader.noop_index
+
+    @property
+    def watermarks(self) -> dict[NodeId, Index]:
+        """On a leader, how far each member's durable log matches its own; else empty."""
+        if self._leader is None:
+            return {}
+        others = {peer: follower.watermark for peer, follower in self._leader.dispatchers.items()}
+        return {self.node_id: self._leader.acks.watermarks[self.node_id], **others}
+
+    def acknowledged_by(self, member: NodeId) -> Index:
+        """On a leader, how far ``member`` counts for commits; -1 when it does not, or on another node."""
+        return NO_INDEX if (leader := self._leader) is None else leader.acks.watermarks[member]
+
+    @property
+    def membership(self) -> Membership:
+        """This node's incarnation, and those that it counts."""
+        return self._machine.admission.membership
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether it may vote and lead."""
+        return self._machine.admission.is_admitted
+
+    @property
+    def tag(self) -> str:
+        """The group, as messages name it; see `group_tag`."""
+        return self._machine.tag
+
+    @property
+    def strangers(self) -> dict[NodeId, Stranger]:
+        """The members by name that spoke for another group, or for another list of members, in this life."""
+        return self._machine.watch.strangers
+
+    @property
+    def change(self) -> Change | None:
+        """The change of who counts in this log that is not known to be committed: at most one at a time."""
+        return self._machine.admission.pending
+
+    def is_known(self, members_index: Index) -> bool:
+        """On a leader, whether a quorum knows durably who counts by that entry."""
+        return self._leader is not None and self._leader.is_known(members_index)
+
+    @property
+    def not_heard_yet(self) -> tuple[NodeId, ...]:
+        """Before the group is founded: the members that this node has not heard of."""
+        return self._machine.founding.missing
+
+    @property
+    def heard(self) -> dict[NodeId, int]:
+        """On a leader, the incarnation of each other member that has answered it; else empty."""
+        followers = {} if self._leader is None else self._leader.dispatchers
+        return {peer: one.incarnation for peer, one in followers.items() if one.incarnation is not None}
+
+    @property
+    def pending_bytes(self) -> int:
+        """Proposed and not yet committed."""
+        return 0 if (leader := self._leader) is None else leader.acks.pending_bytes
+
+    def check(self) -> None:
+        """Raise AssertionError if a promise is broken. Tests call it after every step."""
+        machine = self._machine
+        self._log.check()
+        assert (machine.role is Role.LEADER) == (machine.leader_id == machine.me)
+        assert machine.role is not Role.FOLLOWER or machine.leader_id is not None
+        assert self._log.end.position.term <= machine.term, f"{self._log.end} in term {machine.term}"
+        if self._leader is not None:
+            assert machine.voted_for == machine.me
+            for dispatcher in self._leader.dispatchers.values():
+                assert dispatcher.watermark <= self.end_index, f"{dispatcher.peer} has more than its leader"
+        if isinstance(machine.acting, Follower):
+            assert self.committed_index <= machine.acting.matched_index <= self.end_index
+
+    # ---- inside
+
+    @property
+    def _leader(self) -> Leader | None:
+        acting = self._machine.acting
+        return acting if isinstance(acting, Leader) else None
+
+    def _run(self, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Ready:
+        if self._halted is not None:
+            raise self._halted
+        try:
+            call(*args, **kwargs)
+        except SafetyViolation as violation:
+            self._halted = violation
+            raise
+        return self._machine.take()
+
+    def _persisted(self, position: Position, now_ms: int, generation: int | None) -> None:
+        if generation not in {None, self._log.generation} or not self._log.persisted(position):
+            return
+        acting = self._machine.acting
+        if isinstance(acting, Leader):
+            acting.on_persisted(now_ms)
+        elif isinstance(acting, Follower):
+            acting.on_persisted()
+
+    def _read_index(self, token: int) -> None:
+        if self._leader is None:
+            self._machine.out.reads.append(ReadDone(token, Code.NOT_LEADER, NO_INDEX))
+        else:
+            self._leader.read_index(token)
+
+    def _transfer(self, to: NodeId | None, now_ms: int) -> None:
+        if self._leader is None:
+            self._machine.out.transfer = TransferDone(to or self.node_id, Code.NOT_LEADER)
+        else:
+            self._leader.transfer(to, now_ms)
+
+    def _set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> None:
+        admission = self._machine.admission
+        known, term = admission.membership, self._log.term_at(index) if index <= self._log.committed_index else None
+        if index < known.index or (index == known.index and (term is None or known.term == term)):
+            return
+        was = admission.is_admitted
+        admission.bind(index, bound.items(), NO_TERM if term is None else term)
+        if admission.is_admitted and not was:
+            self._machine.out.fact("admitted", node=self.node_id, index=index)
+        if self._leader is not None:
+            self._leader.membership_changed(now_ms)
+
+    def _set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> None:
+        self._log.faulty = tuple(runs)
+        self._machine.admission.damage_known()
+        self._machine.recount()
+        self._machine.out.fact("faulty", runs=len(runs))
+        if not self._machine.can_lead and self._leader is not None:
+            self._leader.hand_over(self._machine.peers, now_ms)
+
+    def _set_writable(self, writable: bool, now_ms: int) -> None:
+        self._machine.writable = writable
+        if not writable and self._leader is not None:
+            self._leader.hand_over(self._machine.peers, now_ms)

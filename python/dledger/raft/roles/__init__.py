@@ -1,0 +1,1 @@
+"""What a member does as a voter, candidate, follower or leader."""

@@ -1,0 +1,232 @@
+"""How a group learns for the first time which incarnations it consists of.
+
+Once in a group's life all members have to be there. Each one that has no `Membership` asks the others. The first of
+them by name founds the group when every other one has said, since this process began to ask, that it knows of no
+founding either: it saves who they are, and the rest take that over from it or from one another.
+
+Why nobody founds a group twice: a leader needs a quorum that has saved the founding, so as long as only a minority of
+disks is lost, one of them is there to say so. Why no late answer of a lost founder does harm: whoever has told one
+incarnation of the founder that it knows nothing takes no founding from an earlier one in that life, and in its next
+life it takes answers only to the questions of that life.
+
+The founder draws the group's id with it. A group from before there were ids gets one in the same way: its first member
+draws it when every other one has said, since this process began to ask, that it knows of none.
+"""
+
+from __future__ import annotations
+
+from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.peer import MemberRequest, MemberResponse
+from dledger.raft.state.group import drawn_name, id_in
+from dledger.raft.state.raft_state import RaftState
+from dledger.types import NO_INDEX, NOWHERE, NodeId, Position, Role
+
+NEVER = 1 << 62
+
+
+class Founding:
+    """One node's part in it, one life long."""
+
+    def __init__(self, core: RaftState, now_ms: int) -> None:
+        self.core = core
+        self.founder = min(core.config.members)
+        self._nonce = core.dice(1 << 62)
+        self._ask_ms = now_ms
+        self._said: dict[NodeId, MemberResponse] = {}
+        """What each other member said last, of those that know of no founding."""
+        self._promised: int | None = None
+        """The founder's incarnation that was told that this node knows nothing."""
+        self._founders_id: str | None = None
+        """The id of the group that the founder then knew to be its own; None: it knew of none, and may found one."""
+        self._asked_by: dict[NodeId, MemberRequest] = {}
+        self._without_id: set[NodeId] = set()
+        """Who said since this process began to ask that it knows of no id."""
+        self._told = 0
+        """The incarnation that the group has in this node's place, once it was told."""
+        self._complete: Membership | None = None
+        """The one that left nothing to ask for when it was looked at; compared by identity, at every input."""
+
+    @property
+    def is_open(self) -> bool:
+        return not self.core.admission.membership.founded
+
+    @property
+    def _asks(self) -> bool:
+        """Whether the others may know what this node does not: without a founding, or without a leader that would tell
+        whether a change in this log is committed."""
+        core, membership = self.core, self.core.admission.membership
+        if membership is not self._complete:
+            if self.is_open or core.watch.wants_id:
+                return True
+            self._complete = membership
+        return core.admission.pending is not None and core.role is Role.CANDIDATE
+
+    @property
+    def missing(self) -> tuple[NodeId, ...]:
+        """The members that have not said anything yet."""
+        return tuple(peer for peer in self.core.peers if peer not in self._said) if self.is_open else ()
+
+    def deadline_ms(self) -> int:
+        return self._ask_ms if self._asks else NEVER
+
+    def tick(self, now_ms: int) -> None:
+        """Ask everybody, again and again."""
+        if now_ms < self._ask_ms or not self._asks:
+            return
+        core = self.core
+        is_slow = self._told or (not self.is_open and core.admission.pending is None)
+        self._ask_ms = now_ms + (core.config.election_ms if is_slow else core.config.heartbeat_ms)
+        self._found()
+        self._draw_id()
+        for peer in core.peers:
+            self._ask(peer)
+
+    def peer_found(self, peer: NodeId) -> None:
+        """What it was asked before may be lost: ask now, not when it is time again."""
+        self._ask(peer)
+
+    def _ask(self, peer: NodeId) -> None:
+        core = self.core
+        if not self._asks:
+            return
+        pending = core.admission.pending
+        core.send(
+            MemberRequest(
+                group=core.tag,
+                local_id=core.me,
+                remote_id=peer,
+                term=core.term,
+                incarnation=core.admission.incarnation,
+                nonce=self._nonce,
+                change=NOWHERE if pending is None else pending.position,
+            )
+        )
+
+    def on_request(self, request: MemberRequest) -> None:
+        """Say who this is, and what it knows."""
+        if (self.is_open or self.core.watch.wants_id) and request.local_id == self.founder:
+            self._promised = request.incarnation
+            # A drawn name is known before the founding, and so says nothing of it.
+            self._founders_id = None if drawn_name(self.core.config.group) else id_in(request.group)
+        self._asked_by[request.local_id] = request
+        self._answer(request)
+
+    def _answer(self, request: MemberRequest) -> None:
+        core = self.core
+        known = core.admission.membership
+        core.send(
+            MemberResponse(
+                group=core.tag,
+                local_id=core.me,
+                remote_id=request.local_id,
+                term=core.term,
+                incarnation=known.incarnation,
+                asked=request.incarnation,
+                nonce=request.nonce,
+                index=known.index,
+                bound={str(member): incarnation for member, incarnation in known.bound},
+                is_empty=core.log.end_index < 0 and core.term < 0,
+                change=request.change,
+                is_committed=self._is_committed(request.change),
+                group_id=known.group_id,
+                ancestors=known.ancestors,
+            )
+        )
+
+    def _is_committed(self, change: Position) -> bool:
+        log = self.core.log
+        is_below = NO_INDEX < change.index <= log.committed_index and log.has(change)
+        return is_below or (change != NOWHERE and change == self.core.admission.membership.position)
+
+    def on_response(self, response: MemberResponse, now_ms: int) -> None:
+        """Found the group, learn that it was founded, or that a change is committed."""
+        core = self.core
+        if response.asked != core.admission.incarnation or response.nonce != self._nonce:
+            return
+        pending = core.admission.pending
+        if pending is not None and response.is_committed and response.change == pending.position:
+            self._take_term(response, now_ms)
+            if core.role is Role.CANDIDATE:
+                core.out.fact("change_learned", of=response.local_id, index=pending.index)
+                core.commit_to(pending.index)
+        if core.watch.wants_id:
+            self._learn_id(response)
+        if not self.is_open:
+            return
+        if not response.bound:
+            if response.group_id != drawn_name(core.config.group):
+                return  # it has lost its disk, and knows the group by what it was told since
+            self._said[response.local_id] = response
+            self._found()
+            return
+        bound = {NodeId(member): incarnation for member, incarnation in response.bound.items()}
+        is_promised = self._promised in {None, bound.get(self.founder)} or response.group_id == self._founders_id
+        if response.index == NO_INDEX and not is_promised:
+            return  # of a founder that has lost its disk since
+        if bound.get(core.me) == core.admission.incarnation:
+            self._take_term(response, now_ms)
+            self._join(response)
+            core.admission.bind(response.index, bound.items())
+            core.out.fact("founding_learned", of=response.local_id)
+            return
+        self._join(response)
+        if not self._told:
+            self._told = bound.get(core.me, -1)
+            core.out.fact("not_admitted", node=core.me, own=core.admission.incarnation, known=self._told)
+
+    def _take_term(self, response: MemberResponse, now_ms: int) -> None:
+        """Whoever counts by what it is told votes in no term from before that was committed."""
+        if response.term > self.core.term:
+            self.core.become_candidate(response.term, now_ms)
+
+    def _found(self) -> None:
+        core = self.core
+        own_id = core.admission.membership.group_id
+        has_joined = core.watch.told_without_id or own_id != drawn_name(core.config.group)
+        if core.me != self.founder or self.missing or not self.is_open or has_joined:
+            return
+        known = {core.me: core.admission.incarnation}
+        known |= {peer: response.incarnation for peer, response in self._said.items()}
+        empty = {peer for peer, response in self._said.items() if response.is_empty}
+        if core.log.end_index < 0 and core.term < 0:
+            empty.add(core.me)
+        if core.quorum <= len(known) - len(empty) < len(known):
+            # Files from before foundings: most have a log, so who has none has lost it and must be admitted.
+            known = {member: incarnation for member, incarnation in known.items() if member not in empty}
+        core.admission.found(known.items(), self._draw(), core.config.members)
+        core.out.fact("founded", members=",".join(sorted(known)), group=core.admission.membership.group_id)
+        for request in self._asked_by.values():
+            self._answer(request)
+
+    def _draw(self) -> str:
+        return drawn_name(self.core.config.group) or f"{self.core.dice(1 << 62):016x}"
+
+    def _join(self, response: MemberResponse) -> None:
+        """The group exists, whether it counts this node or not: from now on it is heard."""
+        core = self.core
+        if response.group_id:
+            core.admission.join(response.group_id, response.ancestors, core.config.members)
+        else:
+            core.watch.join_without_id()
+
+    def _learn_id(self, response: MemberResponse) -> None:
+        """Of a group from before there were ids."""
+        core = self.core
+        bound = {(NodeId(member), incarnation) for member, incarnation in response.bound.items()}
+        if bound and bound.isdisjoint(core.admission.membership.bound):
+            return  # of another group of this name, which came before ids too
+        if not response.group_id:
+            self._without_id.add(response.local_id)
+            self._draw_id()
+        elif response.local_id != self.founder or self._promised in {None, response.incarnation}:
+            core.admission.join(response.group_id, response.ancestors, core.config.members)
+            core.out.fact("group_id_learned", group=response.group_id, of=response.local_id)
+
+    def _draw_id(self) -> None:
+        core = self.core
+        if core.me != self.founder or not core.watch.wants_id or not self._without_id.issuperset(core.peers):
+            return
+        core.admission.join(self._draw(), (), core.config.members)
+        core.out.fact("group_id_drawn", group=core.admission.membership.group_id)
+        for request in self._asked_by.values():
+            self._answer(request)

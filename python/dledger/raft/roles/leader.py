@@ -1,0 +1,334 @@
+"""The leader: heartbeats, appends, commits, reads, and handing over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NOOP, Entry, stamp_all
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferResponse,
+    PushEntryResponse,
+)
+from dledger.raft.roles.entry_dispatcher import EntryDispatcher
+from dledger.raft.roles.leadership_transfer import TransferWatch, check_transfer, nearest_follower, tell
+from dledger.raft.roles.read_index import ReadQueue
+from dledger.raft.state.quorum_ack_checker import QuorumAckChecker
+from dledger.raft.state.raft_state import RaftState
+from dledger.types import NO_INDEX, Buffer, Index, NodeId
+
+RETRY_PREFERRED: Final = 10
+"""After a transfer to a preferred leader, the next one is tried no sooner than this many election times."""
+
+
+class Leader:
+    """One leadership. It never cuts its log, and it counts itself only for what its own disk has (D1)."""
+
+    def __init__(self, core: RaftState, transfers: TransferWatch, now_ms: int) -> None:
+        self.core = core
+        self.transfers = transfers
+        end = core.log.end_index
+        self.noop_index = Index(end + 1)
+        self.acks = QuorumAckChecker(core.config.members)
+        self.reads = ReadQueue(core.config.members, core.me, self.noop_index)
+        self.dispatchers = {peer: EntryDispatcher(core, peer, end, now_ms) for peer in core.peers}
+        self._next_beat_ms = now_ms + core.config.heartbeat_ms
+        self._next_preference_ms = now_ms + core.config.election_ms
+        self._held_up_since_ms = now_ms
+        self._lagging_since_ms: int | None = None
+        self._lagging_at = end
+        self._lost: set[tuple[NodeId, int]] = set()
+        """Incarnations that have less than they had acknowledged."""
+
+    def start(self, now_ms: int) -> None:
+        """Open the term with a NOOP: nothing older is committed by counting, only under it (D13)."""
+        self._append([b""], MAGIC_NOOP)
+        self.acks.acknowledge(self.core.me, self.core.log.durable_index)
+        self._beat()
+        self._dispatch(now_ms)
+
+    def deadline_ms(self) -> int:
+        due = self._next_beat_ms
+        for dispatcher in self.dispatchers.values():
+            if dispatcher.commit_due_ms is not None and dispatcher.commit_due_ms < due:
+                due = dispatcher.commit_due_ms
+        return due
+
+    def tick(self, now_ms: int) -> None:
+        """Tell commits that no APPEND has carried. Once per heartbeat: beat, resend, give up what took too long."""
+        if now_ms < self._next_beat_ms:
+            self._dispatch(now_ms)
+            return
+        for why, is_so in (("quorum_lost", self._lost_quorum), ("held_up", self._is_held_up)):
+            if is_so(now_ms):
+                self.core.out.fact(why, term=self.core.term)
+                self.core.become_candidate(self.core.term, now_ms)
+                return
+        self._next_beat_ms = now_ms + self.core.config.heartbeat_ms
+        self.core.out.finish(self.acks.expire(now_ms))
+        self._mind_transfer(now_ms)
+        self._beat()
+        for dispatcher in self.dispatchers.values():
+            dispatcher.tick(now_ms)
+
+    def stop(self) -> None:
+        """Step down: whoever waits is told now, because this node will not learn what becomes of it."""
+        self.core.out.finish(self.acks.fail())
+        self.core.out.reads.extend(self.reads.fail())
+
+    def can_accept(self, size: int) -> Code:
+        """Whether ``size`` more bytes may be proposed."""
+        if self.transfers.ongoing is not None:
+            return Code.LEADER_TRANSFERRING
+        if not self.core.writable:
+            return Code.DISK_FULL
+        pending = self.acks.pending_bytes
+        if pending and pending + size > self.core.config.pending_bytes:
+            return Code.LEADER_PENDING_FULL
+        return Code.SUCCESS
+
+    def propose(self, bodies: Sequence[Buffer], magic: int, now_ms: int) -> None:
+        """Stamp, append and push at once; followers write at the same time as this node's own disk."""
+        first = Index(self.core.log.end_index + 1)
+        size = self._append(bodies, magic)
+        self.acks.wait(first, self.core.log.end_index, size, now_ms + self.core.config.ack_timeout_ms)
+        self._dispatch(now_ms)
+
+    def read_index(self, token: int) -> None:
+        """Begin a heartbeat round at once, unless one is open that others wait for: then the next one is for all."""
+        if self.reads.ask(token, self.core.log.committed_index):
+            self._beat()
+        self._finish_reads()
+
+    def transfer(self, to: NodeId | None, now_ms: int, *, is_asked: bool = True) -> None:
+        """Hand over to ``to``, or to the follower that is nearest to the end of the log."""
+        core = self.core
+        if to is None:
+            to = nearest_follower(core, core.peers, lambda peer: self._lag(peer, now_ms)) or core.me
+            if to == core.me:
+                self.transfers.done(to, Code.FALL_BEHIND_TOO_MUCH)
+                return
+        code = check_transfer(core, to, self._lag(to, now_ms), self.transfers.ongoing)
+        if code is not Code.SUCCESS or to == core.me:
+            self.transfers.done(to, code)
+            return
+        self.transfers.begin(to, now_ms, is_asked=is_asked)
+        self._tell_transferee()
+
+    def hand_over(self, candidates: tuple[NodeId, ...], now_ms: int) -> None:
+        """Let one of ``candidates`` lead instead, if one is near; not again soon, because appends stop meanwhile."""
+        to = nearest_follower(self.core, candidates, lambda peer: self._lag(peer, now_ms))
+        if to is not None and self.transfers.ongoing is None:
+            self._next_preference_ms = now_ms + RETRY_PREFERRED * self.core.config.election_ms
+            self.transfer(to, now_ms, is_asked=False)
+
+    def peer_found(self, peer: NodeId, now_ms: int) -> None:
+        """Let it know at once who leads, and ask what it has of what was under way."""
+        self._send_beat(peer)
+        self.dispatchers[peer].reconnected(now_ms)
+
+    def on_persisted(self, now_ms: int) -> None:
+        if self.acks.acknowledge(self.core.me, self.core.log.durable_index):
+            self._advance(now_ms)
+            self._tell_transferee()
+
+    def on_heartbeat_response(self, response: HeartBeatResponse, now_ms: int) -> None:
+        """SUCCESS counts for the quorum; TERM_NOT_READY means that the follower has just learned the term."""
+        core = self.core
+        follower = self._follower(response.local_id, response.incarnation, now_ms)
+        if response.code is Code.SUCCESS:
+            follower.heard_ms = now_ms
+            follower.members_index = response.members_index
+            self._check_kept(follower, response, now_ms)
+            if self.dispatchers[follower.peer].counts:
+                self.reads.answered(response.local_id, response.round)
+                self._finish_reads()
+        elif response.code is Code.TERM_NOT_READY:
+            self._send_beat(response.local_id)
+        elif response.code is Code.INCONSISTENT_LEADER and follower.counts:
+            core.out.fact("two_leaders_in_a_term", term=core.term, follower=response.local_id)
+            core.become_candidate(core.term, now_ms)
+
+    def on_push_response(self, response: PushEntryResponse, now_ms: int) -> None:
+        """Follow the follower's watermark; commit when a quorum has got further."""
+        dispatcher = self._follower(response.local_id, response.incarnation, now_ms)
+        dispatcher.heard_ms = now_ms
+        dispatcher.on_response(response, now_ms)
+        if dispatcher.counts and self.acks.acknowledge(response.local_id, dispatcher.watermark):
+            self._advance(now_ms)
+            self._tell_transferee()
+
+    def recount(self) -> None:
+        """Others count from now on; what one said that does not count any more is void."""
+        for peer, follower in self.dispatchers.items():
+            follower.counts = self._counts(peer, follower.incarnation)
+            if follower.counts:
+                self.acks.acknowledge(peer, follower.watermark)
+            else:
+                self.acks.forget(peer)
+                self.reads.forget(peer)
+
+    def membership_changed(self, now_ms: int) -> None:
+        """Other incarnations count from now on, and their acknowledgements with them."""
+        self.recount()
+        self._advance(now_ms)
+
+    def is_known(self, members_index: Index) -> bool:
+        """Whether a quorum knows, durably, who counts by that entry: then no quorum of the living has to guess."""
+        knows = [d.counts and d.members_index >= members_index for d in self.dispatchers.values()]
+        return (self.core.admission.membership.index >= members_index) + sum(knows) >= self.core.quorum
+
+    def _counts(self, peer: NodeId, incarnation: int | None) -> bool:
+        known = self.core.admission.of(peer)
+        return known is not None and incarnation in {None, known} and (peer, incarnation) not in self._lost
+
+    def _follower(self, peer: NodeId, incarnation: int, now_ms: int) -> EntryDispatcher:
+        """The dispatcher of the one that just answered; a new one when it is another incarnation than before, because
+        that one's watermark says nothing about it (B27)."""
+        follower = self.dispatchers[peer]
+        if follower.incarnation == incarnation:
+            return follower
+        if follower.incarnation is not None:
+            follower = self._start_over(peer, now_ms)
+        follower.incarnation = incarnation
+        follower.counts = self._counts(peer, incarnation)
+        if not follower.counts:
+            known = self.core.admission.membership.of(peer)
+            self.core.out.fact("stranger", node=peer, incarnation=incarnation, known=-1 if known is None else known)
+        return follower
+
+    def _start_over(self, peer: NodeId, now_ms: int) -> EntryDispatcher:
+        follower = self.dispatchers[peer] = EntryDispatcher(self.core, peer, self.core.log.end_index, now_ms)
+        self.acks.forget(peer)
+        return follower
+
+    def _check_kept(self, follower: EntryDispatcher, response: HeartBeatResponse, now_ms: int) -> None:
+        """An older copy of a directory may pass for the member that it was copied from (B30). It is found out when the
+        answer to a beat says less than was acknowledged before that beat left: no late answer can do that."""
+        if follower.check_round is None or response.round < follower.check_round:
+            return
+        had, follower.check_round = follower.check_watermark, None
+        if response.durable_index < had:
+            peer, incarnation = follower.peer, response.incarnation
+            self.core.out.fact("follower_lost_data", node=peer, has=response.durable_index, had=had)
+            self._lost.add((peer, incarnation))
+            again = self._start_over(peer, now_ms)
+            again.incarnation, again.counts = incarnation, False
+            self._send_beat(peer)
+
+    def on_transfer_response(self, response: LeadershipTransferResponse) -> None:
+        self.core.out.fact("transfer_answer", transferee=response.local_id, code=response.code.name)
+
+    def loaded(self, peer: NodeId, entries: Sequence[Entry], now_ms: int) -> None:
+        if peer in self.dispatchers:
+            self.dispatchers[peer].loaded(entries, now_ms)
+
+    def _append(self, bodies: Sequence[Buffer], magic: int) -> int:
+        core = self.core
+        begin = core.log.end
+        assert core.log.end_is_known, "the caller has not told where the log ends after a cut"
+        entries = stamp_all(begin, core.term, magic, bodies, core.config.segment_bytes)
+        core.append(entries)
+        return entries[-1].end_pos - begin.end_pos
+
+    def _dispatch(self, now_ms: int) -> None:
+        for dispatcher in self.dispatchers.values():
+            dispatcher.fill(now_ms)
+
+    def _advance(self, now_ms: int) -> None:
+        """Commit what a quorum has, if it is of this term: that commits all before it (Raft paper, 5.4.2)."""
+        index, members = self.acks.quorum_index, self.core.admission.membership
+        if index < self.noop_index or not self.core.commit_to(index):
+            return
+        self.core.out.finish(self.acks.complete(index))
+        self._finish_reads()
+        self._dispatch(now_ms)
+        if self.core.admission.membership is not members:
+            self._advance(now_ms)  # one more counts now, and may have had more all along
+
+    def _finish_reads(self) -> None:
+        self.core.out.reads.extend(self.reads.done(self.core.log.committed_index))
+        if self.reads.wants_round:
+            self._beat()
+
+    def _beat(self) -> None:
+        self.reads.next_round()
+        for peer, follower in self.dispatchers.items():
+            if follower.check_round is None:
+                follower.check_round, follower.check_watermark = self.reads.round, follower.watermark
+            self._send_beat(peer)
+
+    def _send_beat(self, peer: NodeId) -> None:
+        core, incarnation = self.core, self.dispatchers[peer].incarnation
+        core.send(
+            HeartBeatRequest(
+                group=core.tag,
+                local_id=core.me,
+                remote_id=peer,
+                term=core.term,
+                leader_id=core.me,
+                round=self.reads.round,
+                lost=incarnation if incarnation is not None and (peer, incarnation) in self._lost else 0,
+            )
+        )
+
+    def _lost_quorum(self, now_ms: int) -> bool:
+        """Check-quorum: whether fewer than a quorum were heard within the shortest patience of a follower."""
+        since = now_ms - self.core.config.election_ms
+        return 1 + sum(d.counts and d.heard_ms > since for d in self.dispatchers.values()) < self.core.quorum
+
+    def _is_held_up(self, now_ms: int) -> bool:
+        """Whether for an election time a quorum of others has been there that acknowledged no damaged entry of this
+        log. While that is so nobody mends it and this node can send nothing behind it. They can do without this node:
+        whoever of them leads next sends it, or has it cut."""
+        core, since_ms = self.core, now_ms - self.core.config.election_ms
+        damaged = core.log.faulty[-1][1] if core.log.faulty else NO_INDEX
+        behind = sum(d.counts and d.heard_ms > since_ms and d.watermark < damaged for d in self.dispatchers.values())
+        if behind < core.quorum:
+            self._held_up_since_ms = now_ms
+        return now_ms - self._held_up_since_ms > core.config.election_ms
+
+    def _lag(self, peer: NodeId, now_ms: int) -> int | None:
+        """Entries that ``peer`` has not acknowledged; None when it was not heard lately, or does not count."""
+        dispatcher = self.dispatchers.get(peer)
+        if dispatcher is None or not dispatcher.counts or now_ms - dispatcher.heard_ms > self.core.config.election_ms:
+            return None
+        return self.core.log.end_index - dispatcher.watermark
+
+    def _tell_transferee(self) -> None:
+        transfer = self.transfers.ongoing
+        if transfer is None:
+            return
+        log = self.core.log
+        # All committed first: who waits for an append is answered, not left in doubt by the change.
+        if self.dispatchers[transfer.to].watermark == log.end_index == log.committed_index:
+            tell(self.core, transfer.to)
+
+    def _mind_transfer(self, now_ms: int) -> None:
+        """Go on with a transfer; begin one when another node should lead, or this node's disk should not."""
+        core = self.core
+        is_stalled = self._disk_stalls(now_ms)
+        self._tell_transferee()
+        if self.transfers.ongoing is not None or now_ms < self._next_preference_ms:
+            return
+        self._next_preference_ms = now_ms + core.config.election_ms
+        if is_stalled or not core.writable or not core.can_lead:
+            candidates = core.peers
+        elif core.me not in core.config.preferred_leaders:
+            candidates = core.config.preferred_leaders
+        else:
+            return
+        self.hand_over(candidates, now_ms)
+
+    def _disk_stalls(self, now_ms: int) -> bool:
+        """Whether this disk has not written anything for an election time although there was something to write,
+        while a quorum of others has: then another leads better."""
+        log = self.core.log
+        if log.durable_index >= log.committed_index:
+            self._lagging_since_ms = None
+        elif self._lagging_since_ms is None or log.durable_index > self._lagging_at:
+            self._lagging_since_ms, self._lagging_at = now_ms, log.durable_index
+        return self._lagging_since_ms is not None and now_ms - self._lagging_since_ms > self.core.config.election_ms

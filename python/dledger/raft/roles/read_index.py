@@ -1,0 +1,80 @@
+"""ReadIndex: linearizable reads without writing to the log (Raft thesis, 6.4)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dledger.protocol.messages.codes import Code
+from dledger.raft.state.quorum_ack_checker import quorum_index
+from dledger.raft.state.ready import ReadDone
+from dledger.types import NO_INDEX, Index, NodeId
+
+
+@dataclass(slots=True)
+class Waiting:
+    token: int
+    index: Index
+    round: int
+
+
+class ReadQueue:
+    """Reads of one leadership, each waiting for a heartbeat round that began after it was asked.
+
+    When a quorum answered that round, no later leader had been elected when the read was asked, so what was
+    committed here then is all that anybody was told of. The NOOP of the term must be committed too: before that a
+    new leader does not know how far the log is committed.
+    """
+
+    def __init__(self, members: Sequence[NodeId], me: NodeId, noop_index: Index) -> None:
+        self._me = me
+        self._noop_index = noop_index
+        self._answered: dict[NodeId, int] = dict.fromkeys(members, 0)
+        self._waiting: deque[Waiting] = deque()
+        self.round = 0
+        """The newest heartbeat round."""
+
+    def next_round(self) -> int:
+        self.round += 1
+        self._answered[self._me] = self.round
+        return self.round
+
+    def ask(self, token: int, committed: Index) -> bool:
+        """Queue a read. True: a round should begin at once; False: one is open, the read goes with the next."""
+        is_open = bool(self._waiting) and self._waiting[-1].round >= self.round > self.quorum_round
+        self._waiting.append(Waiting(token, max(committed, self._noop_index), self.round + 1))
+        return not is_open
+
+    def answered(self, member: NodeId, round_: int) -> None:
+        """``member`` still followed this leader when it answered that round."""
+        self._answered[member] = max(self._answered[member], min(round_, self.round))
+
+    def forget(self, member: NodeId) -> None:
+        """``member`` does not count any more: what it answered is void."""
+        self._answered[member] = 0
+
+    @property
+    def quorum_round(self) -> int:
+        return quorum_index(self._answered.values())
+
+    @property
+    def wants_round(self) -> bool:
+        """Whether reads wait for a round that has not begun although the last one is done."""
+        return bool(self._waiting) and self._waiting[-1].round > self.round and self.quorum_round == self.round
+
+    def done(self, committed: Index) -> list[ReadDone]:
+        """The reads that may be served now."""
+        if not self._waiting or committed < self._noop_index:
+            return []
+        quorum, done = self.quorum_round, []
+        while self._waiting and self._waiting[0].round <= quorum:
+            read = self._waiting.popleft()
+            done.append(ReadDone(read.token, Code.SUCCESS, read.index))
+        return done
+
+    def fail(self) -> list[ReadDone]:
+        """This node leads no more."""
+        failed = [ReadDone(read.token, Code.NOT_LEADER, NO_INDEX) for read in self._waiting]
+        self._waiting.clear()
+        return failed

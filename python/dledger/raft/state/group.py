@@ -1,0 +1,117 @@
+"""Which group a node belongs to, and whom it therefore does not hear.
+
+A group's name is chosen by people, and two groups may have the same; its members are told to each node when it is
+started, and lists may differ. So what makes a group is durable (`Membership`): the ids of its members, and an id that
+is drawn at its founding. The rules, with their reasons:
+
+- A node that knows of a founding hears messages of that group alone: of the same name, members and id. Nodes with
+  another list have other quorums, and a leader of another group is none here, whatever its term.
+- A node that knows of none hears questions and answers about foundings, and nothing else: no heartbeat, push or vote.
+  What it asks goes to the addresses that it was given; who calls it may take its address for another node's.
+- Once it is told by such an answer that its group exists, it hears that group, also where it does not count in it.
+- A list of members is recorded only when all who had a part in a founding, or told of it, have the same one. So a first
+  start with a wrong list leaves nothing that would refuse the right one.
+- A group that was founded before there were ids gets one as it got its founding: its first member draws it when all
+  others have said, since it began to ask, that they know of none (`dledger.raft.roles.founding`). A group whose name
+  was drawn has it for its id.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from dledger.protocol.messages.peer import MemberRequest, MemberResponse, PeerMessage, group_tag
+from dledger.types import NodeId
+
+if TYPE_CHECKING:
+    from dledger.raft.state.raft_state import RaftState
+
+TELL_MS: Final = 10_000
+"""Between two facts about the same sender."""
+_DRAWN: Final = re.compile("[0-9a-f]{32}")
+
+
+def drawn_name(name: str) -> str:
+    """The id that is known before a founding, because the group's name was drawn; else empty."""
+    return name if _DRAWN.fullmatch(name) else ""
+
+
+def id_in(tag: str) -> str | None:
+    """The id in what a message says of its group, perhaps none yet; None where the sender knows of no founding."""
+    parts = tag.split("/")
+    return parts[2] if len(parts) == 3 else None
+
+
+@dataclass(slots=True)
+class Stranger:
+    """Who says that it is a member and speaks for another group."""
+
+    tag: str
+    """What it said last; see `group_tag`."""
+    messages: int
+    told_ms: int
+
+
+class GroupWatch:
+    """One node's opinion, and what it refuses by it."""
+
+    def __init__(self, core: RaftState, *, alone: bool) -> None:
+        """``alone``: a core without a store; its group has a name and nothing else."""
+        self.core = core
+        self.strangers: dict[NodeId, Stranger] = {}
+        """By the member that each says it is, of this life."""
+        self.told_without_id = False
+        """Another member has said that the group was founded, before there were ids."""
+        self._alone = alone
+        self._is_known = alone
+        self.look()
+        core.admission.on_change = self.look
+
+    @property
+    def wants_id(self) -> bool:
+        """Whether the group was founded, and has no id as far as this node knows."""
+        membership = self.core.admission.membership
+        return membership.founded and not membership.group_id and not self._alone
+
+    def join_without_id(self) -> None:
+        """The group was founded before there were ids."""
+        self.told_without_id = True
+        self.look()
+
+    def hears(self, message: PeerMessage, now_ms: int) -> bool:
+        """Whether ``message`` is of this node's group; else a trace is left, not too often."""
+        tag = self.core.tag
+        if message.group == tag and self._is_known:
+            return True
+        if isinstance(message, MemberRequest | MemberResponse) and self._may_be_one(message.group):
+            return True
+        stranger = self.strangers.setdefault(message.local_id, Stranger(message.group, 0, now_ms - TELL_MS))
+        stranger.tag = message.group
+        stranger.messages += 1
+        if now_ms - stranger.told_ms >= TELL_MS:
+            stranger.told_ms = now_ms
+            kind = type(message).__name__
+            self.core.out.fact("other_group", node=message.local_id, message=kind, theirs=message.group, own=tag)
+        return False
+
+    def look(self) -> None:
+        """What this node knows of its group is another thing than before: so is what its messages say."""
+        if self._alone:
+            return
+        core, membership = self.core, self.core.admission.membership
+        self._is_known = membership.founded or bool(membership.group_id) or self.told_without_id
+        name, members = core.config.group, core.config.members
+        core.tag = group_tag(name, members, membership.group_id if self._is_known else None)
+
+    def _may_be_one(self, tag: str) -> bool:
+        """Whether the sender, by what it knows, may be of this group: what one of both does not know yet is no
+        contradiction."""
+        own, theirs = self.core.tag.split("/"), tag.split("/")
+        return own[0] == theirs[0] and all(
+            not one or not other or one == other for one, other in zip(own[1:], theirs[1:], strict=False)
+        )
+
+
+__all__ = ["GroupWatch", "Stranger", "drawn_name", "id_in"]

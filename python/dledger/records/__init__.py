@@ -1,0 +1,1 @@
+"""Records and rows as Arrow, and the bodies of entries that they are stored in."""

@@ -1,0 +1,1 @@
+"""Bodies of entries: records and typed rows as Arrow behind a header of 64 bytes."""

@@ -1,0 +1,139 @@
+"""The first 64 bytes of every body that dledger writes; what nodes read without touching the records.
+
+::
+
+    byte 0       2         3      4       5       6       8          12          16      20
+         | "DB" | version | kind | codec | flags | 0 0   | topic id | partition | count | schema version |
+         24             32            40            48               52         56         64
+         | first time   | last time   | producer id | producer epoch | reserved | sequence | payload ...
+
+All numbers are big-endian, times in microseconds since 1970 UTC. ``kind`` DATA: the payload is Arrow (see
+``dledger.records.body.records``); COMMAND: the payload is a command in msgpack (see ``dledger.protocol.wire``).
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum, IntFlag
+from typing import Final
+
+from dledger.errors import ProtocolError
+from dledger.interrupts import is_interrupt
+from dledger.types import Buffer, slots_dataclass
+
+BODY_HEADER: Final = struct.Struct(">2sBBBBHIIIIqqQIIQ")
+BODY_HEADER_SIZE: Final = 64
+assert BODY_HEADER.size == BODY_HEADER_SIZE
+BODY_MAGIC: Final = b"DB"
+BODY_VERSION: Final = 1
+
+
+class BodyKind(IntEnum):
+    """What a body is."""
+
+    DATA = 1
+    COMMAND = 2
+
+
+class Codec(IntEnum):
+    """How the Arrow buffers of the payload are compressed."""
+
+    NONE = 0
+    LZ4 = 1
+    ZSTD = 2
+
+
+class Flag(IntFlag):
+    """Which optional columns the payload has, and whether offsets wait for a COMMIT."""
+
+    STAGED = 1
+    """``producer_id`` is a stage id: the batch gets its offsets from the transaction's COMMIT."""
+    HAS_KEYS = 2
+    HAS_HEADERS = 4
+    HAS_TIMES = 8
+    """The records' times differ; otherwise all have the header's ``first_time``."""
+
+
+# looked up, because calling an enum costs as much as the rest of `decode_header`
+_KINDS: Final = {int(kind): kind for kind in BodyKind}
+_CODECS: Final = {int(codec): codec for codec in Codec}
+_FLAGS: Final = tuple(Flag(flags) for flags in range(16))
+
+
+@slots_dataclass()
+class BodyHeader:
+    """What the catalog knows of a body."""
+
+    kind: BodyKind
+    topic_id: int = 0
+    partition: int = 0
+    count: int = 0
+    first_time_us: int = 0
+    last_time_us: int = 0
+    """Smallest and largest record time of the batch."""
+    producer_id: int = 0
+    """0: no session, a retry may double."""
+    producer_epoch: int = 0
+    sequence: int = 0
+    """Number of the batch in its producer session and topic partition, from 0, +1 each."""
+    codec: Codec = Codec.NONE
+    flags: Flag = _FLAGS[0]
+    schema_version: int = 0
+
+
+def encode_header(header: BodyHeader) -> bytes:
+    """The 64 bytes in front of the payload."""
+    return BODY_HEADER.pack(
+        BODY_MAGIC,
+        BODY_VERSION,
+        header.kind,
+        header.codec,
+        header.flags,
+        0,
+        header.topic_id,
+        header.partition,
+        header.count,
+        header.schema_version,
+        header.first_time_us,
+        header.last_time_us,
+        header.producer_id,
+        header.producer_epoch,
+        0,
+        header.sequence,
+    )
+
+
+def read_header(body: Buffer) -> BodyHeader:
+    """`decode_header` for who was promised a body.
+
+    Raises:
+        ProtocolError: this is none.
+    """
+    try:
+        return decode_header(body)
+    except ValueError as error:
+        if is_interrupt(error):
+            raise
+        raise ProtocolError(str(error)) from error
+
+
+def decode_header(body: Buffer) -> BodyHeader:
+    """Read the header of a body, leaving the payload alone.
+
+    Raises:
+        ValueError: this is no body of dledger's, or of a newer version.
+    """
+    if len(body) < BODY_HEADER_SIZE:
+        raise ValueError(f"a body has at least {BODY_HEADER_SIZE} bytes, not {len(body)}")
+    (magic, version, kind, codec, flags, _, topic_id, partition, count, schema_version, first, last, producer_id, epoch,
+     _, sequence) = BODY_HEADER.unpack_from(body)  # fmt: skip
+    if magic != BODY_MAGIC:
+        raise ValueError(f"a body starts with {BODY_MAGIC!r}, not {bytes(magic)!r}")
+    if version != BODY_VERSION:
+        raise ValueError(f"body version {version} is newer than this program's {BODY_VERSION}: upgrade dledger")
+    if kind not in _KINDS or codec not in _CODECS or flags >= len(_FLAGS):
+        raise ValueError(f"a body of kind {kind}, codec {codec}, flags {flags}: this program knows none such")
+    return BodyHeader(
+        _KINDS[kind], topic_id, partition, count, first, last, producer_id, epoch, sequence, _CODECS[codec],
+        _FLAGS[flags], schema_version,
+    )  # fmt: skip

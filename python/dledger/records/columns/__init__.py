@@ -1,0 +1,1 @@
+"""The columns of a typed topic: their types, their changes, and rows as JSON text."""

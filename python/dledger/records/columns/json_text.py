@@ -1,0 +1,164 @@
+"""Rows of columns as JSON text, a whole column at a time, as Spark's ``to_json(struct(*))`` writes them.
+
+Fields that are null are left out, nulls in arrays and maps are not; times are ISO 8601 in UTC, binaries base64, numbers
+that JSON does not have strings, intervals those of days to seconds. ``from_json`` with the columns' own schema gives
+the rows back.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dledger.records.columns.types import INTEGERS, Array, Atom, Columns, Map, Struct, Type
+
+_TEXT: Final = pa.string()
+_DAY_US: Final = 86_400_000_000
+_SPECIAL: Final = r'["\\\x00-\x1f]'
+_ESCAPES: Final = {chr(code): json.dumps(chr(code))[1:-1] for code in (92, 34, *range(32))}
+"""A backslash comes first: the others bring more of them."""
+_BASE64: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+
+
+
+
+def _one(text: str) -> pa.Scalar:
+    """Not by ``pa.scalar``: its first call imports pandas, half a second of every worker's start."""
+    data = text.encode()
+    places = np.array([0, len(data)], np.int32)
+    return pa.Array.from_buffers(_TEXT, 1, [None, pa.py_buffer(places), pa.py_buffer(data)])[0]
+
+
+_EMPTY: Final = _one("")
+_NULL: Final = pa.nulls(1, _TEXT)[0]
+
+
+def rows_as_json(columns: Columns, batch: pa.RecordBatch) -> pa.Array:
+    """One object of text for each row."""
+    return _object([(one.name, _text(batch.column(at), one.type)) for at, one in enumerate(columns.fields)])
+
+
+def _join(*parts: Any) -> pa.Array:
+    """The parts one behind the other; null where one is."""
+    return pc.binary_join_element_wise(*parts, _EMPTY)
+
+
+def _object(fields: list[tuple[str, pa.Array]]) -> pa.Array:
+    parts = [
+        pc.fill_null(_join(_one(f",{json.dumps(name, ensure_ascii=False)}:"), text), _EMPTY) for name, text in fields
+    ]  # not joined with null_handling="skip", which loses a row in which all are null
+    text = _join(_one("{"), *parts, _one("}"))
+    return pc.replace_substring(text, "{,", "{", max_replacements=1)
+
+
+def _text(column: pa.Array, kind: Type) -> pa.Array:
+    """JSON of each value; null where it is null."""
+    match kind:
+        case Struct():
+            found = zip(kind.fields, column.flatten(), strict=True)
+            parts = [(one.name, _text(child, one.type)) for one, child in found]
+            text = _object(parts) if parts else pa.repeat(_one("{}"), len(column))
+        case Array():
+            inside = pc.fill_null(_text(column.flatten(), kind.element), _one("null"))
+            text = _join(_one("["), _lists(column, inside), _one("]"))
+        case Map():
+            pair = pa.struct([("key", column.type.key_type), ("value", column.type.item_type)])
+            entries = column.cast(pa.list_(pair))
+            keys, values = entries.flatten().flatten()
+            names = _text(keys, kind.key)
+            if kind.key != Atom("string"):
+                names = _quoted(pc.utf8_trim(names, '"'))
+            pairs = _join(names, _one(":"), pc.fill_null(_text(values, kind.value), _one("null")))
+            text = _join(_one("{"), _lists(column, pairs), _one("}"))
+        case _:
+            return _atom(column, kind)
+    return pc.if_else(column.is_valid(), text, _NULL) if column.null_count else text
+
+
+def _lists(column: pa.Array, items: pa.Array) -> pa.Array:
+    """The items of each list with commas between; '' for a null."""
+    lengths = np.zeros(len(column) + 1, np.int64)
+    offsets = column.offsets.to_numpy()
+    lengths[1:] = np.diff(offsets)
+    if column.null_count:
+        lengths[1:][column.is_null().to_numpy(zero_copy_only=False)] = 0
+    ends = np.cumsum(lengths).astype(np.int32)
+    places = pa.Array.from_buffers(pa.int32(), len(ends), [None, pa.py_buffer(ends)])
+    return pc.binary_join(pa.ListArray.from_arrays(places, items), _one(","))
+
+
+def _atom(column: pa.Array, kind: Atom) -> pa.Array:
+    if kind.name in INTEGERS or kind.name == "boolean" or kind.digits:
+        return column.cast(_TEXT)
+    match kind.name:
+        case "void":
+            return pa.nulls(len(column), _TEXT)
+        case "string":
+            return _quoted(column)
+        case "float" | "double":
+            return _number(column)
+        case "binary":
+            return _between(_base64(column))
+        case "timestamp":
+            times = column.view(pa.timestamp("us")).cast(_TEXT)
+            return _join(_one('"'), pc.replace_substring(times, " ", "T"), _one('Z"'))
+        case "timestamp_ntz":
+            return _between(pc.replace_substring(column.cast(_TEXT), " ", "T"))
+    return _between(_interval(column) if kind.is_interval else column.cast(_TEXT))
+
+
+def _between(text: pa.Array) -> pa.Array:
+    return _join(_one('"'), text, _one('"'))
+
+
+def _quoted(text: pa.Array) -> pa.Array:
+    if pc.any(pc.match_substring_regex(text, _SPECIAL)).as_py():
+        text = reduce(lambda so_far, one: pc.replace_substring(so_far, one, _ESCAPES[one]), _ESCAPES, text)
+    return _between(text)
+
+
+def _number(column: pa.Array) -> pa.Array:
+    text = column.cast(_TEXT)
+    finite = pc.is_finite(column)
+    if pc.all(finite).as_py() is not False:
+        return text
+    names = pc.if_else(pc.is_nan(column), '"NaN"', pc.if_else(pc.greater(column, 0), '"Infinity"', '"-Infinity"'))
+    return pc.if_else(finite, text, names)
+
+
+def _interval(column: pa.Array) -> pa.Array:
+    """As SQL writes it: days, and a time."""
+    size = pc.abs(column.cast(pa.int64()))
+    days = pc.divide(size, _DAY_US)
+    time = pc.subtract(size, pc.multiply(days, _DAY_US)).cast(pa.time64("us")).cast(_TEXT)
+    sign = pc.if_else(pc.less(column.cast(pa.int64()), 0), "-", "")
+    return _join(_one("INTERVAL '"), sign, days.cast(_TEXT), _one(" "), time, _one("' DAY TO SECOND"))
+
+
+def _base64(column: pa.Array) -> pa.Array:
+    """Text of each value's bytes. Three bytes at a time, over all rows at once."""
+    _, offsets, data = column.buffers()
+    places = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
+    raw = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
+    sizes = np.diff(places)
+    groups = -(-sizes // 3)
+    ends = np.concatenate(([0], np.cumsum(groups)))
+    within = np.arange(ends[-1]) - np.repeat(ends[:-1], groups)
+    left = np.repeat(sizes, groups) - 3 * within
+    padded = np.concatenate([raw, np.zeros(2, np.uint8)])
+    at = np.repeat(places[:-1], groups) + 3 * within
+    three = [padded[at + i].astype(np.uint32) * (left > i) for i in range(3)]
+    bits = three[0] << 16 | three[1] << 8 | three[2]
+    text = np.stack([_BASE64[bits >> shift & 63] for shift in (18, 12, 6, 0)], axis=1)
+    text[left < 2, 2] = text[left < 3, 3] = ord("=")
+    found = (4 * ends).astype(np.int32)
+    whole = pa.Array.from_buffers(_TEXT, len(column), [None, pa.py_buffer(found), pa.py_buffer(text.tobytes())])
+    return pc.if_else(column.is_valid(), whole, _NULL) if column.null_count else whole
+
+
+__all__ = ["rows_as_json"]

@@ -1,0 +1,1 @@
+"""Messages and entries of a log as Arrow columns."""

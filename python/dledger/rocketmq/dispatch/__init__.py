@@ -1,0 +1,1 @@
+"""Consume queues and index made of the commit log."""

@@ -1,0 +1,1 @@
+"""Records, messages and logs written as a store of RocketMQ or DLedger."""

@@ -1,0 +1,115 @@
+"""Writes a group's commit log as a store that a broker in DLedger mode opens, with the old commit log in front of it.
+
+A group has entries of its own in its log, which a broker takes for damage: each leader's first one, and commands. So
+only messages are written, each in an entry with a new index, and closer to one another than they were.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
+from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.export.ledger_files import LedgerFiles
+from dledger.rocketmq.export.moved_messages import place_message
+from dledger.rocketmq.format.append_hook import read_stored
+from dledger.rocketmq.format.checkpoint import StoreCheckpoint
+from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.index_service import IndexService
+from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
+from dledger.rocketmq.store.store_lock import CheckpointFile
+from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
+from dledger.rocketmq.upgrade.adoption import copy_store
+from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
+
+__all__ = ["CommitLogExport"]
+
+DISPATCHED: Final = 8 << 20
+"""Bytes of messages that go into the queues at once."""
+
+
+class CommitLogExport:
+    """A store that is being written."""
+
+    def __init__(
+        self, root: Path, self_id: str, file_size: int, begin: int, old: OldCommitLog | None, *, index: bool = True
+    ) -> None:
+        """Copy the old commit log, and what its broker has in ``config``, and put its messages into the queues.
+
+        Args:
+            root: the store's folder (storePathRootDir).
+            self_id: dLegerSelfId.
+            file_size: bytes of each file of the log, those of the old one too.
+            begin: where the first file of the group's log begins.
+            old: what is in front of it.
+            index: make the index by key.
+
+        Raises:
+            PathError: ``root`` has a log already, or cannot be made.
+            FormatError: the old commit log is damaged.
+            DiskFull, StorageError: the disk failed.
+        """
+        self._root = root
+        self._queues = ConsumeQueues(root / "consumequeue")
+        self._index = IndexService(root / "index") if index else None
+        self._reput = Reput(self._queues, self._index, begin)
+        self._messages = 0
+        self._waiting = 0
+        if old is not None:
+            if (old.root / "config").is_dir():
+                copy_store(old.root / "config", root / "config")
+            if not old.is_gone and begin == old.divided_offset:
+                copy_store(old.files.directory, root / "commitlog")
+                files = MappedFileQueue(root / "commitlog", file_size)
+                self._reput.offset = files.min_offset
+                self._reput.catch_up(files)
+                files.close()
+        self._ledger = LedgerFiles(root / f"dledger-{self_id}", data_file_size=file_size, first_pos=begin)
+
+    def put(self, entry: Entry) -> None:
+        """Add what is in an entry, if that is a message.
+
+        Raises:
+            DiskFull, StorageError: the disk failed.
+        """
+        if entry.magic != MAGIC_NORMAL or read_stored(entry.body, entry.pos + HEADER_SIZE) is None:
+            return
+        self._ledger.append(entry.term, entry.body, place_message)
+        self._messages += 1
+        self._waiting += len(entry.body)
+        if self._waiting >= DISPATCHED:
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        self._ledger.write()
+        self._reput.catch_up(self._ledger.data)
+        self._waiting = 0
+
+    def close(self) -> dict[str, Any]:
+        """Everything to the disk, as a broker leaves it that was stopped; how many messages each queue has."""
+        self._dispatch()
+        self._ledger.close()
+        topics, ends = TopicConfigs(self._root / "config"), self._queues.next_offsets()
+        for topic in sorted({topic for topic, _ in ends}):
+            count = max(queue_id for name, queue_id in ends if name == topic) + 1
+            if topics.queues(topic) < count:
+                topics.put(TopicConfig(topic, count))
+        self._queues.flush()
+        if self._index is not None:
+            self._index.flush()
+        stored = self._reput.store_timestamp
+        indexed = self._index.end_timestamp if self._index is not None else 0
+        CheckpointFile(self._root).write(StoreCheckpoint(stored, stored, indexed))
+        queues = [
+            {"topic": topic, "queue": queue_id, "begin_offset": queue.min_offset, "end_offset": queue.max_offset}
+            for (topic, queue_id), queue in sorted(self._queues.items())
+        ]
+        count = sum(queue.max_offset - queue.min_offset for _, queue in self._queues.items())
+        return {"messages": count, "moved": self._messages, "queues": queues}
+
+    def abandon(self) -> None:
+        """Let go of it."""
+        self._ledger.abandon()
+        if self._index is not None:
+            self._index.close()

@@ -1,0 +1,1 @@
+"""RocketMQ's bytes: messages, commit log, consume queue, index, checkpoint, configuration."""

@@ -1,0 +1,248 @@
+"""The index file: messages by key, a hash table of slots with chains of units.
+
+::
+
+    header, 40 bytes: beginTimestamp, endTimestamp, beginPhyOffset, endPhyOffset, hashSlotCount, indexCount
+    slots, 4 bytes each: number of the newest unit with this hash modulo the slots, 0 for none
+    units, 20 bytes each: keyHash, phyOffset, seconds since beginTimestamp, number of the unit before in the chain
+
+``indexCount`` begins at 1 and unit 0 is never used. Only a hash is stored: who looks something up must compare the key
+in the message itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import mul
+from typing import Final
+
+from dledger.errors import FormatError
+from dledger.rocketmq.format.properties import POWERS, java_hash
+from dledger.types import Buffer
+
+__all__ = [
+    "DEFAULT_SLOTS", "DEFAULT_UNITS", "NAME_DIGITS", "IndexFile", "IndexReader", "IndexUnit", "KeyHashes",
+    "is_index_name", "key_hash",
+]  # fmt: skip
+
+Read = Callable[[int, int], Buffer]
+
+HEADER: Final = struct.Struct(">qqqqii")
+SLOT: Final = struct.Struct(">i")
+UNIT: Final = struct.Struct(">iqii")
+DEFAULT_SLOTS: Final = 5_000_000
+DEFAULT_UNITS: Final = 20_000_000
+NAME_DIGITS: Final = 17
+"""Of a file: when it was made, to the millisecond."""
+TAIL: Final = 8
+"""Characters at the end of a key, which mostly differ from those of the key before. In a client's unique keys these
+count on for a minute with what is before them as it is."""
+TAIL_POWERS: Final = POWERS[-TAIL - 1 : -1]
+MANY: Final = 10_000
+"""So many beginnings of keys are remembered; more begin anew."""
+
+
+def is_index_name(name: str) -> bool:
+    """Whether a file in the folder ``index`` is one of the index."""
+    return len(name) == NAME_DIGITS and name.isascii() and name.isdigit()
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash under which a topic's key stands: Java's of ``topic#key``, made positive."""
+    value = abs(java_hash(f"{topic}#{key}"))
+    return 0 if value > 0x7FFF_FFFF else value
+
+
+class KeyHashes:
+    """`key_hash` for many keys. Those of one client begin alike, with its address and process, and differ in their last
+    characters; what keys begin with is hashed once."""
+
+    def __init__(self) -> None:
+        self._begins: dict[tuple[str, str], int] = {}
+
+    def of(self, topic: str, key: str) -> int:
+        """As `key_hash`."""
+        tail = key[-TAIL:]
+        if not tail.isascii():
+            return key_hash(topic, key)
+        begin = key[:-TAIL]
+        hashed = self._begins.get((topic, begin))
+        if hashed is None:
+            if len(self._begins) >= MANY:
+                self._begins.clear()
+            hashed = self._begins[topic, begin] = java_hash(f"{topic}#{begin}")
+        size = len(tail)
+        powers = TAIL_POWERS if size == TAIL else TAIL_POWERS[TAIL - size :]
+        value = (hashed * POWERS[-size - 2] + sum(map(mul, tail.encode(), powers))) & 0xFFFF_FFFF
+        return value if value < 1 << 31 else 0 if value == 1 << 31 else (1 << 32) - value
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUnit:
+    """One key of one message."""
+
+    key_hash: int
+    physical_offset: int
+    seconds: int
+    """Between the file's beginTimestamp and the message's store time, never negative."""
+    previous: int
+    """Number of the unit before this one in the chain, 0 for none."""
+
+
+class IndexReader:
+    """An index file of which only those places are read that are asked for."""
+
+    def __init__(self, read: Read, size: int, slots: int = DEFAULT_SLOTS) -> None:
+        """Read the header.
+
+        Args:
+            read: ``read(place, length)`` gives exactly these bytes of the file.
+            size: bytes of the file.
+            slots: hash slots of the file (maxHashSlotNum), which the file itself does not say.
+
+        Raises:
+            FormatError: the file is too short for the slots, or its length or count cannot be.
+        """
+        self._read = read
+        self.slots = slots
+        space = size - HEADER.size - slots * SLOT.size
+        if slots < 1 or space < 0 or space % UNIT.size:
+            raise FormatError(f"an index file of {size:,} bytes cannot have {slots:,} slots")
+        self.capacity = space // UNIT.size
+        """Units that have room, unit 0, which stays empty, counted."""
+        (self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset, self.used_slots,
+         self.count) = HEADER.unpack(read(0, HEADER.size))  # fmt: skip
+        if not 0 <= self.count <= max(self.capacity, 1) or not 0 <= self.used_slots <= slots:
+            raise FormatError(f"an index file for {self.capacity:,} units says it has {self.count:,} in "
+                              f"{self.used_slots:,} slots")  # fmt: skip
+
+    def slot(self, number: int) -> int:
+        """Number of the newest unit in this slot, 0 for none."""
+        return int(SLOT.unpack(self._read(HEADER.size + number * SLOT.size, SLOT.size))[0])
+
+    def unit(self, number: int) -> IndexUnit:
+        """A unit by its number, from 1 to ``count`` - 1."""
+        return IndexUnit(*UNIT.unpack(self._read(self._unit_at(number), UNIT.size)))
+
+    def check_ends(self) -> None:
+        """See that header, slots and the first and the last unit agree, as they do in a file with so many slots.
+
+        Raises:
+            FormatError: they do not; it says how.
+        """
+        if self.count <= 1:
+            return
+        first, last = self.unit(1), self.unit(self.count - 1)
+        if (first.physical_offset, last.physical_offset) != (self.begin_offset, self.end_offset):
+            raise FormatError(
+                f"an index file from {self.begin_offset:,} to {self.end_offset:,}, whose units begin at "
+                f"{first.physical_offset:,} and end at {last.physical_offset:,}"
+            )
+        newest = self.slot(last.key_hash % self.slots) if last.key_hash >= 0 else 0
+        if newest < self.count - 1 or first.key_hash < 0 or not self.slot(first.key_hash % self.slots):
+            raise FormatError(f"an index file whose {self.slots:,} slots do not lead to its first and last unit")
+
+    def lookup(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[int]:
+        """Physical offsets of messages that may have this key, the newest first.
+
+        Args:
+            topic: the topic.
+            key: a word of the message's ``KEYS``, or its unique key.
+            begin, end: store times in milliseconds, both included; the file knows whole seconds, so that a message
+                within the second before ``begin`` may be among them.
+
+        Raises:
+            FormatError: a chain leads to a unit that is not before the one it comes from, or belongs into another
+                chain, which no broker writes.
+        """
+        wanted = key_hash(topic, key)
+        slot, found = wanted % self.slots, []
+        number = self.slot(slot)
+        newest = self.count
+        while number:
+            if not 0 < number < newest:
+                raise FormatError(f"index unit {newest} leads on to unit {number}; chains lead to older units only")
+            newest, unit = number, self.unit(number)
+            if unit.key_hash % self.slots != slot:
+                raise FormatError(f"index unit {number}, of hash {unit.key_hash}, is in the chain of slot {slot}")
+            stored = self.begin_timestamp + unit.seconds * 1000
+            late = begin is None or stored + 999 >= begin
+            if unit.key_hash == wanted and late and (end is None or stored <= end):
+                found.append(unit.physical_offset)
+            number = unit.previous
+        return found
+
+    def _unit_at(self, number: int) -> int:
+        if not 0 <= number < self.capacity:
+            raise FormatError(f"index unit {number} in a file for {self.capacity:,}")
+        return HEADER.size + self.slots * SLOT.size + number * UNIT.size
+
+
+class IndexFile(IndexReader):
+    """An index file in memory, over bytes that may be read-only (then ``put`` fails) or not."""
+
+    def __init__(self, data: Buffer, slots: int = DEFAULT_SLOTS) -> None:
+        """Read the header; arguments and errors as for `IndexReader`."""
+        self._data = view = memoryview(data)
+        super().__init__(lambda place, length: view[place : place + length], len(view), slots)
+
+    @staticmethod
+    def empty(slots: int = DEFAULT_SLOTS, units: int = DEFAULT_UNITS) -> IndexFile:
+        """A new file without any key."""
+        data = bytearray(HEADER.size + slots * SLOT.size + units * UNIT.size)
+        HEADER.pack_into(data, 0, 0, 0, 0, 0, 0, 1)
+        return IndexFile(data, slots)
+
+    def encode(self) -> bytes:
+        """The whole file."""
+        return bytes(self._data)
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self.count >= self.capacity)
+
+    def units(self) -> list[IndexUnit]:
+        """All units in the order they were put."""
+        return [self.unit(n) for n in range(1, self.count)]
+
+    def put(self, topic: str, key: str, physical_offset: int, store_timestamp: int) -> bool:
+        """Add a key; False when the file is full."""
+        if self.is_full:
+            return False
+        hashed = key_hash(topic, key)
+        number, previous = hashed % self.slots, self.slot(hashed % self.slots)
+        if self.count <= 1:
+            self.begin_timestamp, self.begin_offset = store_timestamp, physical_offset
+        seconds = max(0, (store_timestamp - self.begin_timestamp) // 1000)
+        UNIT.pack_into(self._data, self._unit_at(self.count), hashed, physical_offset,
+                       min(seconds, 0x7FFF_FFFF), previous)  # fmt: skip
+        SLOT.pack_into(self._data, HEADER.size + number * SLOT.size, self.count)
+        self.used_slots += previous == 0
+        self.count += 1
+        self.end_timestamp, self.end_offset = store_timestamp, physical_offset
+        HEADER.pack_into(self._data, 0, self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset,
+                         self.used_slots, self.count)  # fmt: skip
+        return True
+
+    def check(self) -> list[str]:
+        """What contradicts itself in this file, one sentence each: chains, slots, and their counts."""
+        wrong, in_chains, used = [], 0, 0
+        for number in range(self.slots):
+            at, newest = self.slot(number), self.count
+            used += at != 0
+            while at:
+                if not 0 < at < newest:
+                    wrong.append(f"slot {number}: a chain leads to unit {at}, which is not before unit {newest}")
+                    break
+                unit, newest = self.unit(at), at
+                if unit.key_hash % self.slots != number:
+                    wrong.append(f"slot {number}: unit {at} has hash {unit.key_hash}, which belongs elsewhere")
+                    break
+                in_chains, at = in_chains + 1, unit.previous
+        if used != self.used_slots:
+            wrong.append(f"{used} slots are in use; the header says {self.used_slots}")
+        if not wrong and in_chains != max(0, self.count - 1):
+            wrong.append(f"{in_chains} units are in chains; the header says {self.count - 1}")
+        return wrong

@@ -1,0 +1,1 @@
+"""Master and slave: sockets, clocks and disks for `dledger.rocketmq.ha_protocol`."""

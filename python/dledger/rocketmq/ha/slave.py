@@ -1,0 +1,60 @@
+"""A slave's store: its log follows a master's, while queues and index are made of it in another thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from dledger.rocketmq.dispatch.reput_message_service import ReputMessageService
+from dledger.rocketmq.ha.checked_log import CheckedLog
+from dledger.rocketmq.ha.follower import Follower
+from dledger.rocketmq.ha_protocol.messages import HASettings
+from dledger.rocketmq.store.message_store import MessageStore
+
+__all__ = ["follow_master"]
+
+logger = logging.getLogger(__name__)
+
+
+async def follow_master(
+    store: MessageStore, address: str, settings: HASettings, on_appended: Callable[[], None] = lambda: None
+) -> None:
+    """Follow the master at ``address`` until cancelled. The store is then whole, but not closed.
+
+    Args:
+        settings: ``mapped_file_size_commit_log`` is the store's.
+        on_appended: called on the loop after each append.
+
+    Raises:
+        ProtocolError: the master sends what cannot be this log's; the store is as it was.
+        FormatError: what the master sends are no sound messages; the log ends before, and nothing of them was reported.
+        DiskFull, StorageError: the store cannot be written.
+    """
+    loop = asyncio.get_running_loop()
+    broken = asyncio.Event()
+
+    def dispatch_failed() -> None:
+        loop.call_soon_threadsafe(broken.set)
+
+    def appended() -> None:
+        reput.notify_appended()
+        on_appended()
+
+    def connected(there: bool) -> None:
+        state = "follows" if there else "has lost"
+        logger.info("%s %s %s, at offset %d", store.root, state, address, store.log.max_offset)
+
+    log = CheckedLog(store.log, store.log.next_offsets, store.queues.units_in_file)
+    follower = Follower(log, address, settings, on_appended=appended, on_connected=connected)
+    reput = ReputMessageService(store, dispatch_failed, busy=lambda: follower.in_bulk)
+    reput.start()
+    tasks = [loop.create_task(follower.run()), loop.create_task(broken.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(reput.stop)
+    tasks[0].result()

@@ -1,0 +1,1 @@
+"""A store that is written: commit log, consume queues, index, and its guards."""

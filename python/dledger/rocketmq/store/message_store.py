@@ -1,0 +1,370 @@
+"""A RocketMQ store as a broker has it: commit log, consume queues, index, checkpoint, lock and abort file, topics.
+
+What is put is in queues and index at once, and on the disk after `MessageStore.flush`, in an order that a crash at any
+point leaves recoverable: commit log, then queues and index, then the checkpoint that says so. A store that was not
+closed is recovered from the last commit log file that the checkpoint vouches for: what is behind in queues and index is
+made again from the log. Where the store's mark does not say that queues and index are whole, they are compared with all
+of the log: a queue that was lost would number its messages from 0 again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, PathError
+from dledger.rocketmq.dispatch.reput import Reput
+from dledger.rocketmq.format.checkpoint import StoreCheckpoint
+from dledger.rocketmq.format.consume_queue_unit import Unit
+from dledger.rocketmq.format.index_file import DEFAULT_SLOTS, DEFAULT_UNITS
+from dledger.rocketmq.format.message import Message, message_size
+from dledger.rocketmq.format.properties import keys_of
+from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog, Placed, Recovered
+from dledger.rocketmq.store.completeness import Survey, lost_end
+from dledger.rocketmq.store.consume_queues import UNITS_IN_FILE, ConsumeQueues
+from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
+from dledger.rocketmq.store.files import FileHandles, make_directory
+from dledger.rocketmq.store.index_service import IndexService, now_ms
+from dledger.rocketmq.store.store_lock import AbortFile, CheckpointFile, StoreLock
+from dledger.rocketmq.store.topic_configs import TopicConfigs
+from dledger.types import Buffer
+
+__all__ = ["MessageStore"]
+
+logger = logging.getLogger(__name__)
+
+
+def _make_root(root: Path) -> None:
+    """Make a store's folder where there is none. Raises PathError for one that cannot be a plain store's."""
+    if any(path.is_dir() for path in root.glob("dledger-*")):
+        raise PathError(f"{root} is the store of a broker in DLedger mode: its log is not the plain commit log")
+    make_directory(root)
+
+
+class MessageStore:
+    """A store in a folder, which is made where there is none. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        file_size: int = COMMIT_LOG_FILE,
+        units_in_file: int = UNITS_IN_FILE,
+        index_slots: int = DEFAULT_SLOTS,
+        index_units: int = DEFAULT_UNITS,
+        index: bool = True,
+        clock: Callable[[], int] = now_ms,
+        cut_damage: bool = False,
+        reput: type[Reput] = Reput,
+    ) -> None:
+        """Take the store's lock, recover it, and dispatch what has not been.
+
+        Args:
+            root: the broker's storePathRootDir.
+            file_size: mappedFileSizeCommitLog.
+            units_in_file: mappedFileSizeConsumeQueue / 20.
+            index_slots, index_units: maxHashSlotNum and maxIndexNum.
+            index: messageIndexEnable.
+            clock: milliseconds since 1970.
+            cut_damage: let the log end before damage even where messages that were on the disk stand behind it.
+            reput: `dledger.rocketmq.dispatch.reput_columns.ColumnReput` is several times as fast where much comes at
+            once.
+
+        Raises:
+            PathError: somebody has the store open, it is one of DLedger mode, or the folder cannot be used.
+            CorruptStore: files have other sizes, are missing, or are damaged where no crash explains it; or queues or
+                index are not whole, nor is the log that they could be made of.
+            DiskFull, StorageError: the disk failed.
+        """
+        _make_root(root)
+        self.root = root
+        self.lent_to: int | None = None
+        """The only thread that may dispatch, flush, look into queues and index, and delete; None: whichever does so
+        alone. Appending to `log`, flushing and reading it is open to others meanwhile."""
+        self._lock = StoreLock(root)
+        try:
+            self._abort, self._checkpoint_file = AbortFile(root), CheckpointFile(root)
+            was_clean = not self._abort.exists
+            self._abort.make()
+            self._handles = FileHandles()
+            self.log = CommitLog(root, file_size, clock=clock)
+            self.queues = ConsumeQueues(root / "consumequeue", units_in_file, self._handles)
+            self.index = IndexService(root / "index", index_slots, index_units, clock) if index else None
+            self.topics = TopicConfigs(root / "config", clock)
+            self.checkpoint = self._checkpoint_file.read()
+            self._mark_file = StoreMarkFile(root)
+            self._mark = self._mark_file.read()
+            self._is_mark_due = True  # until `_recover` knows that no file has another name now
+            self.reput = reput(self.queues, self.index, 0)
+            self.queues.recover()
+            self._was_clean, self._cut_damage = was_clean, cut_damage
+            self.recovered = self._recover(was_clean, cut_damage)
+            self.queues.correct_min_offset(self.log.min_offset)
+            self.log.next_offsets = (self._mark or StoreMark(0)).next_offsets(self.queues, self.log.max_offset)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def _recover(self, was_clean: bool, cut_damage: bool) -> Recovered:
+        mark, log = self._mark, self.log
+        if mark is not None and 0 <= mark.begin < log.min_offset:
+            logger.warning("%s: the log begins at %d, and began at %d: files of it are gone", self.root, log.min_offset,
+                           mark.begin)  # fmt: skip
+        is_met = mark is not None and mark.is_met(self.queues, self.index, log.min_offset)  # before anything is cut
+        begin = None if was_clean else log.recovery_start(self.checkpoint.recovery_timestamp)
+        found = self._recover_normally(cut_damage) if begin is None else self._recover_abnormally(begin, cut_damage)
+        if found.reason:
+            logger.warning("%s: the log ends at %d: %s", self.root, found.end, found.reason)
+        if mark is None or not is_met or not (found.end if begin is None else begin) <= mark.end <= found.end:
+            self._compare_with_log()
+            if was_clean and not log.files.is_empty:  # so that the next start need not ask again
+                self.flush()
+        elif was_clean:
+            self._is_mark_due = False
+        return found
+
+    def _compare_with_log(self) -> None:
+        """Put what queues and index should have of the log and do not.
+
+        Raises:
+            CorruptStore: they lack something, and so does the log.
+        """
+        log = self.log
+        survey = Survey(log.files, self.queues, self.index)
+        lacking = survey.lacking()
+        if lacking or survey.lacks_keys:
+            what = [f"queue {queue_id} of {topic}" for topic, queue_id in lacking] + ["index"] * survey.lacks_keys
+            lost = f"{self.root}: not whole: {', '.join(what[:5])}{', ...' * (len(what) > 5)}"
+            if survey.damage:
+                raise CorruptStore(f"{lost}; and the commit log, of which they could be made, is damaged: "
+                                   f"{survey.damage}. Put a copy of the damaged file in its place")  # fmt: skip
+            logger.warning("%s; made again from the commit log, from %d on", lost, log.min_offset)
+            # A start after a crash meanwhile trusts nothing of queues and index.
+            self._checkpoint_file.write(replace(self.checkpoint, logics_msg_timestamp=0))
+            for key in lacking:
+                self.queues.forget(key, log.min_offset)
+            if self.index is not None and survey.lacks_keys:
+                self.index.truncate_dirty(log.min_offset)
+            self.reput.offset = log.min_offset
+            self.dispatch()
+        elif survey.damage:
+            logger.warning("%s: the commit log is damaged: %s", self.root, survey.damage)
+
+    def _recover_normally(self, cut_damage: bool) -> Recovered:
+        """After a clean stop everything has been dispatched; what is put behind it all the same is put here."""
+        found = self.log.recover_normally(cut_damage=cut_damage, check=self._check_end)
+        self._forget(found.end)
+        self.reput.offset = max(self.log.min_offset, self.queues.max_physical)
+        self.dispatch()
+        return found
+
+    def _is_in(self, topic: str, queue_id: int, queue_offset: int, unit: Unit) -> bool:
+        """Whether the message that a unit tells of lies where it says."""
+        try:
+            found = self.message_at(unit.physical_offset)
+        except (FormatError, OffsetOutOfRange):
+            return unit.physical_offset < self.log.min_offset
+        says = (found.topic, found.queue_id, found.queue_offset, message_size(found))
+        return says == (topic, queue_id, queue_offset, unit.size)
+
+    def _forget(self, end: int) -> None:
+        if self.log.files.is_empty:
+            self.queues.destroy()
+        self.queues.truncate_dirty(end)
+        if self.index is not None:
+            self.index.truncate_dirty(end)
+
+    def _recover_abnormally(self, start: int, cut_damage: bool) -> Recovered:
+        """What a crash may have torn, in queues and index too, is made anew from the log."""
+        self.queues.truncate_dirty(start)
+        again = start if self.index is None else self.index.truncate_dirty(start, doubted=True)
+        begin = min(start, again)
+        for (topic, queue_id), queue in self.queues.items():
+            dropped = queue.drop_torn(partial(self._is_in, topic, queue_id))
+            if dropped is not None:  # the place may be wrong, and its file is looked through
+                begin = min(begin, dropped - dropped % self.log.file_size)
+        begin = max(self.log.min_offset, min(begin, self.queues.max_physical))
+        physic = self.checkpoint.physic_msg_timestamp
+        found = self.log.recover_abnormally(
+            begin, physic, self.reput.put, cut_damage=cut_damage, check=self._check_end
+        )
+        self._forget(found.end)
+        self.reput.offset = found.end
+        return found
+
+    def _check_end(self, end: int, latest: int) -> None:
+        """Refuse a log that has lost its end, see `lost_end`.
+
+        Raises:
+            CorruptStore: it has.
+        """
+        begins = self.checkpoint if self._was_clean else replace(
+            self.checkpoint, physic_msg_timestamp=self.checkpoint.recovery_timestamp
+        )  # fmt: skip
+        lost = lost_end(end, latest, begins, self.queues if self._was_clean else None, self.index)
+        if not lost:
+            return
+        path = self.log.files.path(end - end % self.log.file_size)
+        if not self._cut_damage:
+            if self._was_clean:  # nothing has been changed: the next start must ask again
+                self._abort.remove()
+            raise CorruptStore(
+                f"{path}: {lost}. Put the whole file back, or those that are missing. Who can do without what is lost "
+                f"opens the store with cut_damage, or removes checkpoint, dispatched, consumequeue and index in "
+                f"{self.root}, which are made again of what is left"
+            )
+        logger.warning("%s: %s", path, lost)
+
+    def _check_thread(self) -> None:
+        is_mine = self.lent_to in (None, threading.get_ident())
+        assert is_mine, f"{self.root}: queues and index belong to the thread that dispatches"
+
+    def put_messages(self, messages: Iterable[Message], *, stamped: bool = False) -> list[Placed]:
+        """Put messages, all or none, and dispatch them; see `CommitLog.put_messages`.
+
+        A topic that is not in `topics` is served by a broker only when it is put there.
+        """
+        placed = self.log.put_messages(messages, stamped=stamped)
+        self.dispatch()
+        return placed
+
+    def put_message(self, message: Message) -> Placed:
+        """Put one message; as `put_messages`."""
+        return self.put_messages([message])[0]
+
+    def append_raw(self, offset: int, data: Buffer) -> int:
+        """Take bytes of a master's log, see `CommitLog.append_raw`, and dispatch what is whole; the new end."""
+        end = self.log.append_raw(offset, data)
+        self.dispatch()
+        return end
+
+    def dispatch(self, most: int | None = None) -> int:
+        """Put what is in the log and not yet in queues and index there; the place up to which everything is.
+
+        Args:
+            most: bytes of the log at most, about; None for all.
+
+        Raises:
+            FormatError: the log has something else than messages there.
+        """
+        self._check_thread()
+        reput = self.reput
+        reput.catch_up(self.log.files, None if most is None else reput.offset + most)
+        self.log.store_timestamp = max(self.log.store_timestamp, reput.store_timestamp)
+        return reput.offset
+
+    def message_at(self, physical_offset: int) -> Message:
+        """The message at a place in the commit log; see `CommitLog.message_at`."""
+        return self.log.message_at(physical_offset)
+
+    def messages(self, topic: str, queue_id: int, queue_offset: int, count: int = 32) -> list[Message]:
+        """Up to ``count`` messages of a queue from an offset on, or from its first one; none at its end."""
+        self._check_thread()
+        queue = self.queues.get(topic, queue_id)
+        if queue is None or queue_offset >= queue.max_offset:
+            return []
+        units = queue.units(max(queue_offset, queue.min_offset), count)
+        return [self.message_at(unit.physical_offset) for unit in units if not unit.is_filler]
+
+    def messages_with_key(
+        self, topic: str, key: str, begin: int | None = None, end: int | None = None
+    ) -> list[Message]:
+        """Messages with this unique key, or with this word among their keys, the newest first.
+
+        Args:
+            begin, end: store times in milliseconds, both included.
+        """
+        self._check_thread()
+        found = []
+        for place in [] if self.index is None else self.index.lookup(topic, key, begin, end):
+            if self.log.min_offset <= place < self.log.max_offset:
+                message = self.message_at(place)
+                stored = message.store_timestamp
+                in_time = (begin is None or stored >= begin) and (end is None or stored <= end)
+                if message.topic == topic and key in keys_of(message.property_map()) and in_time:
+                    found.append(message)
+        return found
+
+    def delete_before(self, physical_offset: int) -> int:
+        """Remove commit log files that end at or before this place, and what queues and index have of them; how many
+        commit log files."""
+        self._check_thread()
+        if self._mark is None or self._mark.end < physical_offset:  # it alone tells where queues without files go on
+            self._is_mark_due = True
+            self.flush()
+        self._is_mark_due = True
+        count = self.log.files.delete_before(physical_offset)
+        begin = self.log.min_offset
+        self.queues.delete_before(begin)
+        if self.index is not None:
+            self.index.delete_before(begin)
+        return count
+
+    def flush(self) -> None:
+        """Return when everything that was put is on the disk, and mark and checkpoint say so.
+
+        Raises:
+            DiskFull, StorageError: it is not, or perhaps not.
+        """
+        self._check_thread()
+        physic, logics = self.log.store_timestamp, self.reput.store_timestamp
+        self.log.flush()
+        self.queues.flush()
+        before = self.checkpoint
+        indexed = before.index_msg_timestamp
+        if self.index is not None:
+            self.index.flush()
+            indexed = self.index.end_timestamp or indexed
+        physic, logics = physic or before.physic_msg_timestamp, logics or before.logics_msg_timestamp
+        if self._needs_mark():  # first: a recovery must not begin behind the place that it speaks of
+            self._write_mark()
+        checkpoint = StoreCheckpoint(physic, logics, indexed)
+        self._checkpoint_file.write(checkpoint)
+        self.checkpoint = checkpoint
+
+    def _needs_mark(self) -> bool:
+        """Once for each file of the log is enough: a recovery begins with a file, and puts again what is behind."""
+        size, mark = self.log.file_size, self._mark
+        return self._is_mark_due or mark is None or mark.end // size != self.reput.offset // size
+
+    def _write_mark(self) -> None:
+        mark = StoreMark.of(self.reput.offset, self.queues, self.index, self._mark, self.log.min_offset)
+        self._mark_file.write(mark)
+        self._mark, self._is_mark_due = mark, False
+
+    def close(self) -> None:
+        """Flush, and leave the store as a broker leaves it that was stopped; a message of which a slave has only the
+        first bytes goes."""
+        try:
+            if self.dispatch() < self.log.max_offset:
+                self.log.files.truncate_dirty(self.reput.offset)
+            self._is_mark_due |= self._mark is None or self._mark.end != self.reput.offset
+            self.flush()
+            self._abort.remove()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the store without a word: whoever opens it next recovers it."""
+        if self.index is not None:
+            self.index.close()
+        self.log.files.close()
+        self._handles.close()
+        self._lock.release()

@@ -1,0 +1,1 @@
+"""An old plain commit log in front of a group."""

@@ -1,0 +1,199 @@
+"""An old plain commit log in front of a group's log: where the original's "smooth upgrade" leaves its files.
+
+A node that has one lies in ``dledger-<id>`` beside ``commitlog``, as a broker in DLedger mode has it, and its file
+``adopted`` says where the two meet. Nothing is written to the old files any more; retention removes them before it
+removes anything of the group's log.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, PathError
+from dledger.rocketmq.format.message import MAGIC_V1, MAGIC_V2, MIN_MESSAGE, decode_message
+from dledger.rocketmq.store.files import storing, write_whole
+from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
+from dledger.rocketmq.store.store_lock import StoreLock
+
+__all__ = ["ADOPTED_FILE", "Adopted", "OldCommitLog"]
+
+ADOPTED_FILE: Final = "adopted"
+COMMIT_LOG: Final = "commitlog"
+PAIR: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What ``adopted`` says."""
+
+    divided_offset: int
+    """Where the old log ends and the group's begins."""
+    file_size: int
+    """Bytes of each file of both."""
+    fingerprint: int
+    """Of the old log's last file; equal on all members."""
+    gone: bool = False
+    """Retention has removed, or is removing, the last old file."""
+
+    def save(self, directory: Path) -> None:
+        """Write it into a node's directory, durably.
+
+        Raises:
+            DiskFull, StorageError: it was not written, or perhaps not.
+        """
+        write_whole(directory / ADOPTED_FILE, json.dumps(asdict(self), sort_keys=True).encode())
+
+    @classmethod
+    def load(cls, directory: Path) -> Self | None:
+        """What a node's directory says; None where it has no old log.
+
+        Raises:
+            PathError: it cannot be read as what `save` writes.
+        """
+        path = directory / ADOPTED_FILE
+        with storing("read", path):
+            if not path.exists():
+                return None
+            text = path.read_bytes()
+        try:
+            found = cls(**json.loads(text))
+            if [type(value) for value in asdict(found).values()] == [int, int, int, bool] and found.file_size > 0:
+                return found
+        except (ValueError, TypeError):
+            pass
+        raise PathError(f"{path} is damaged: put it back from a backup, or from another member of the group")
+
+
+class OldCommitLog:
+    """The old log of one node. One thread at a time; closing it gives the store's lock back."""
+
+    def __init__(self, directory: Path, adopted: Adopted, *, lock: bool = True) -> None:
+        """Open it.
+
+        Args:
+            directory: the node's.
+            lock: keep brokers and others off the store it is part of.
+
+        Raises:
+            PathError: it is not as it was adopted, or somebody else has it open.
+        """
+        self._directory = directory
+        self._adopted = adopted
+        self.root = directory.absolute().parent
+        """Of the store that the old log is part of."""
+        self._lock = StoreLock(self.root) if lock else None
+        try:
+            self.files = self._open(self.root / COMMIT_LOG)
+        except BaseException:
+            self._release()
+            raise
+
+    @classmethod
+    def find(cls, directory: Path, *, lock: bool = True) -> Self | None:
+        """The one of a node's directory, if it has one.
+
+        Raises:
+            PathError: as for `OldCommitLog` and `Adopted.load`.
+        """
+        adopted = Adopted.load(directory)
+        return None if adopted is None else cls(directory, adopted, lock=lock)
+
+    def _open(self, path: Path) -> MappedFileQueue:
+        adopted = self._adopted
+        try:
+            files = MappedFileQueue(path, adopted.file_size)
+        except CorruptStore as error:
+            raise PathError(f"the old commit log in front of {self._directory}: {error}") from error
+        if adopted.gone:
+            files.destroy()  # what retention was removing when it was interrupted
+        elif files.is_empty:
+            raise PathError(
+                f"{path} has no files, but the old commit log up to {adopted.divided_offset:,} was adopted with it: "
+                f"put it back. Who can do without its messages writes \"gone\": true into "
+                f"{self._directory / ADOPTED_FILE}"
+            )
+        elif files.max_offset != adopted.divided_offset:
+            raise PathError(
+                f"{path} ends at {files.max_offset:,}, and was adopted when it ended at {adopted.divided_offset:,}: "
+                "put back missing files. Files behind that place are of a broker that was started on the store "
+                "without DLedger mode; what it was sent is in no group"
+            )
+        return files
+
+    @property
+    def divided_offset(self) -> int:
+        """Where the group's log begins."""
+        return self._adopted.divided_offset
+
+    @property
+    def min_offset(self) -> int:
+        """Of the first byte that is kept; `divided_offset` when none is. Any thread may ask."""
+        return next(iter(self.files.starts), self.divided_offset)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal on all members."""
+        return f"{self._adopted.fingerprint:08x}"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether no file is left."""
+        return self.files.is_empty
+
+    def message(self, physical_offset: int) -> bytes | None:
+        """The message that begins at this place; None where none does, or it is not kept any more.
+
+        Raises:
+            FormatError: it is damaged.
+        """
+        if not self.min_offset <= physical_offset <= self.divided_offset - PAIR:
+            return None
+        try:
+            head = self.files.read(physical_offset, PAIR)
+            size = int.from_bytes(head[:4], "big", signed=True)
+            if int.from_bytes(head[4:], "big") not in (MAGIC_V1, MAGIC_V2) or size < MIN_MESSAGE:
+                return None
+            if size > self.files.file_size - physical_offset % self.files.file_size:
+                return None
+            data = self.files.read(physical_offset, size)
+        except OffsetOutOfRange:
+            return None
+        try:
+            if decode_message(data).physical_offset != physical_offset:
+                return None
+        except FormatError as error:
+            raise FormatError(f"the message at {physical_offset:,} in the old commit log: {error}") from error
+        return data
+
+    def written_ms(self) -> dict[int, int]:
+        """When each file was last written, in milliseconds since 1970, by its first offset."""
+        found = {}
+        for start in self.files.starts:
+            with storing("look at", self.files.path(start)):
+                found[start] = self.files.path(start).stat().st_mtime_ns // 1_000_000
+        return found
+
+    def delete_before(self, offset: int) -> None:
+        """Remove files that end at or before this place, oldest first, the last one too.
+
+        Raises:
+            DiskFull, StorageError: the disk failed.
+        """
+        if offset >= self.divided_offset and not self._adopted.gone:
+            self._adopted = replace(self._adopted, gone=True)
+            self._adopted.save(self._directory)
+        self.files.delete_before(offset)
+        if self._adopted.gone:
+            self.files.destroy()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.files.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()

@@ -1,0 +1,1 @@
+"""What a store's files say of one another: looked at, and not changed."""

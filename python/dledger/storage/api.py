@@ -1,0 +1,251 @@
+"""What a store of one node's log offers, whatever it keeps the log in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from typing import Any, Protocol
+
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd
+from dledger.protocol.messages.membership import Membership
+from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Term
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose store this is. ``incarnation`` is drawn when the store is created, so that a node that lost its disk and
+    comes back under the same name is not taken for the one that voted."""
+
+    group: str
+    node_id: NodeId
+    incarnation: int
+
+
+class DiskLevel(IntEnum):
+    """How full the disk is (D12)."""
+
+    OK = 0
+    WARN = 1
+    """Expired files go now, whatever ``delete_when`` says."""
+    FULL = 2
+    """Writes must be refused; nothing unexpired is deleted to make room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Entries ``first`` to ``last`` that are there but cannot be believed. Kept as found, never served."""
+
+    first: Index
+    last: Index
+    pos: int
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a store found, each with its reason.
+
+    ``faulty`` is the part that somebody must act on: the log's length is right and none of it was cut, but these
+    entries have to be repaired from a peer (`LogStore.repair`) before this node may lead or serve them.
+    """
+
+    begin_index: Index = NO_INDEX
+    end: LogEnd = field(default_factory=LogEnd)
+    kept: str = ""
+    cut: tuple[str, ...] = ()
+    rebuilt: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    faulty: tuple[Fault, ...] = ()
+    lost: str = ""
+    """What is gone of entries that were committed here (`dledger.storage.recovery.lost_entries`)."""
+    unverified: bool = False
+    """Some entries carry no checksums: DLedger itself wrote them."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        report = asdict(self)
+        report["end"] = {
+            "index": self.end.position.index,
+            "term": self.end.position.term,
+            "pos": self.end.end_pos,
+            "chain_crc": self.end.chain_crc,
+        }
+        for key in ("cut", "rebuilt", "rewritten", "notes", "faulty"):
+            report[key] = list(report[key])
+        return report
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """One step of a scrub: bytes passed, what is wrong with them, and how far the pass has come."""
+
+    size: int = 0
+    faults: tuple[Fault, ...] = ()
+    at: int = 0
+    """Log position, in bytes, up to which this pass has come."""
+    done: bool = True
+    """The pass is over; the next step begins another one."""
+
+
+@dataclass(slots=True)
+class Held:
+    """Expired files with entries from ``first`` on are held back, each until it is expired for ``max_ms``, while all
+    of them are no larger than ``max_bytes`` (0: no limit) together. After a `LogStore.retain`, ``bytes`` of them were,
+    with entries up to ``last``."""
+
+    first: Index
+    max_ms: int
+    max_bytes: int = 0
+    bytes: int = 0
+    last: Index = NO_INDEX
+
+
+class LogStore(Protocol):
+    """One node's log and hard state.
+
+    ``append``, ``truncate``, ``save_hard_state`` and ``retain`` belong to one thread; ``sync``, ``read``,
+    ``read_bodies`` and the properties may be called from others. After any StorageError each later call raises it
+    again (D2): the caller must end the process.
+    """
+
+    @property
+    def begin_index(self) -> Index:
+        """The first entry that is kept; for an empty log the one that will be first."""
+
+    @property
+    def begin(self) -> LogEnd:
+        """What the first kept entry follows; its term is not known any more. chain_crc -1: unknown."""
+
+    @property
+    def installed_index(self) -> Index:
+        """As of which entry the last catalog is that was taken over from another node, -1: none was. The log may still
+        end before it."""
+
+    @property
+    def end(self) -> LogEnd:
+        """What the next entry follows."""
+
+    @property
+    def durable(self) -> Position:
+        """How far the log is known to be on the disk."""
+
+    @property
+    def terms(self) -> tuple[tuple[Term, Index], ...]:
+        """Each term of the kept log with its first index, ascending."""
+
+    @property
+    def hard_state(self) -> HardState: ...
+    @property
+    def identity(self) -> Identity: ...
+    @property
+    def recovery(self) -> RecoveryReport: ...
+    @property
+    def bytes_used(self) -> int: ...
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write stamped entries right behind the end; readable at once, durable after `sync`.
+
+        Raises:
+            DiskFull: no room for the next file; nothing was written and the store stays usable.
+            CorruptStore: the entries do not continue the log (index, term, pos or chain), or are of a term that
+                no saved hard state has; nothing was written.
+            StorageError: the disk failed; the store is unusable from now on.
+        """
+
+    def truncate(self, after: Index) -> None:
+        """Cut everything behind ``after``; durable on return.
+
+        Raises:
+            CorruptEntry: ``after`` itself is damaged, so nobody knows where the log would go on; nothing was cut.
+                Repair it first: it may have been acknowledged.
+            CorruptStore: that would cut a committed entry (D4, D7), or ``after`` is not kept here.
+        """
+
+    def sync(self) -> Position:
+        """Make all that was appended durable; returns how far the log is durable now."""
+
+    def save_hard_state(self, state: HardState) -> None:
+        """Durable on return.
+
+        Raises:
+            CorruptStore: the term would go back, or a second vote would be given in one term.
+        """
+
+    @property
+    def membership(self) -> Membership:
+        """This node's incarnation, and those of the members that it counts."""
+
+    def save_membership(self, membership: Membership) -> None:
+        """Durable on return. Belongs to the thread of ``append``."""
+
+    def note_commit(self, index: Index) -> None:
+        """Entries up to ``index`` are committed: never cut them. Written down with the next sync."""
+
+    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
+        """Consecutive entries from ``begin``, up to ``max_bytes`` but at least one, all before ``end`` (exclusive);
+        empty at the end of the log. Checksums are verified; stops in front of a corrupt entry.
+
+        Raises:
+            CorruptEntry: the entry at ``begin`` does not match its checksums; the message names it.
+            OffsetOutOfRange: ``begin`` is not kept any more.
+        """
+
+    def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
+        """The bodies of entries given as (index, pos, size), in that order, checked against header and checksum.
+
+        Raises:
+            CorruptEntry: the bytes there are not that entry, or are damaged.
+            OffsetOutOfRange: not kept any more.
+        """
+
+    def index_at(self, pos: int) -> Index | None:
+        """The entry that begins at this log position, in bytes; None where none does that is kept."""
+
+    def repair(self, *entries: Entry, last_stays: bool = False) -> None:
+        """Put sound copies of neighbouring damaged entries, fetched from a peer, in their place: in a new file, that
+        takes the old one's place when it is durable. All entries that are damaged side by side belong together, so
+        that the sound ones around them can vouch for them. May be called from any thread.
+
+        ``last_stays``: the log is about to be cut behind the last of them, so what is behind it does not vouch; the
+        caller has seen that the last one is of the index and term that is to be there, and there is one such entry.
+
+        Raises:
+            CorruptEntry: they are not the entries that belong there, or another place of the file cannot be read.
+            DiskFull: no room for the new file; nothing was changed.
+            StorageError: the disk failed; the store is unusable from now on.
+        """
+
+    def scrub(self, max_bytes: int, committed: Index) -> Scrubbed:
+        """Read and check about ``max_bytes`` more of the log, pass after pass from its first entry to ``committed`` (as
+        it was when the pass began). One step at a time, from any thread.
+
+        Raises:
+            StorageError: the disk failed otherwise than by not giving back what was written.
+        """
+
+    def examine(self, first: Index, last: Index) -> tuple[Fault, ...]:
+        """What is damaged in and beside entries of which a read failed, or for which their neighbours do not vouch:
+        whole runs, so that each can be repaired. From any thread."""
+
+    def retain(self, limit: Index, now_ms: int, hour: int | None = None, held: Sequence[Held] = ()) -> Index:
+        """Delete whole expired files, oldest first, none with an entry above ``limit``, never the last one.
+
+        Args:
+            limit: the last entry that may go.
+            now_ms: wall clock, in milliseconds since 1970, to compare with the files' modification times.
+            hour: local hour of the day for ``delete_when``; None asks the clock.
+            held: what to keep over its time.
+
+        Returns:
+            The new begin index.
+        """
+
+    def disk_level(self) -> DiskLevel: ...
+    def abandon(self) -> None:
+        """The node has failed elsewhere on its disk: from here on the store is one that failed (D2)."""
+
+    def close(self) -> None:
+        """Sync and let go. A store that failed is closed without touching the disk again."""

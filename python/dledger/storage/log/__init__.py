@@ -1,0 +1,1 @@
+"""The log in segment files: its index, its writers and its readers."""

@@ -1,0 +1,88 @@
+"""The index files: for each entry 32 bytes (magic, pos, size, index, term) at byte ``index * 32``.
+
+They hold nothing that the data files do not, so an append waits for no sync of them. What is read here is checked
+against the data before it is believed; what does not fit is rebuilt from the data.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from dledger.protocol.messages.entry import Entry
+from dledger.storage.log.segments import SegmentFiles, first_nonzero
+from dledger.types import Index, Term, slots_dataclass
+
+UNIT: Final = struct.Struct(">iqiqq")
+UNIT_SIZE: Final = 32
+assert UNIT.size == UNIT_SIZE
+
+
+@slots_dataclass()
+class Unit:
+    """Where an entry lies."""
+
+    magic: int
+    pos: int
+    size: int
+    index: Index
+    term: Term
+
+    @staticmethod
+    def of(entry: Entry) -> Unit:
+        """The one that belongs to an entry."""
+        return Unit(entry.magic, entry.pos, entry.size, entry.index, entry.term)
+
+    def pack(self) -> bytes:
+        return UNIT.pack(self.magic, self.pos, self.size, self.index, self.term)
+
+
+def unit_of(entry: Entry) -> bytes:
+    """`Unit.of`, packed."""
+    return UNIT.pack(entry.magic, entry.pos, entry.size, entry.index, entry.term)
+
+
+class LogIndex:
+    """Units by entry index, over ``index/``."""
+
+    def __init__(self, files: SegmentFiles) -> None:
+        self.files = files
+
+    def get(self, index: int) -> Unit | None:
+        """The unit of an entry, or None when there is none that names this entry."""
+        offset = index * UNIT_SIZE
+        if not self.files.has(offset):
+            return None
+        data = self.files.pread(offset, UNIT_SIZE)
+        if len(data) < UNIT_SIZE:
+            return None
+        magic, pos, size, found, term = UNIT.unpack(data)
+        return Unit(magic, pos, size, found, term) if found == index and magic > 0 and size > 0 else None
+
+    def put(self, first: int, units: Sequence[bytes]) -> None:
+        """Write the units of consecutive entries, making files as needed."""
+        per_file = self.files.file_size // UNIT_SIZE
+        at = 0
+        while at < len(units):
+            index = first + at
+            count = min(len(units) - at, per_file - index % per_file)
+            self.files.reserve(index * UNIT_SIZE, (index + count) * UNIT_SIZE)
+            self.files.pwritev(index * UNIT_SIZE, [b"".join(units[at : at + count])])
+            at += count
+
+    def cut_behind(self, index: int) -> None:
+        """No unit stands behind that of ``index``."""
+        offset = (index + 1) * UNIT_SIZE
+        if self.files.starts and first_nonzero(self.files, max(offset, self.files.starts[0])) is not None:
+            self.files.drop_behind(offset)
+            if self.files.has(offset):
+                self.files.cut(offset)
+
+    def put_again(self, entry: Entry) -> bool:
+        """Write an entry's unit whether it stands there or not, because what is read may be a page that an earlier
+        sync left unwritten (D15); says whether it was not there."""
+        unit, offset = unit_of(entry), entry.index * UNIT_SIZE
+        there = self.files.has(offset) and self.files.pread(offset, UNIT_SIZE) == unit
+        self.put(entry.index, [unit])
+        return not there

@@ -1,0 +1,66 @@
+"""Which term begins at which entry: kept in memory, found at start by bisection, so that no log is read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dledger.protocol.messages.entry import Entry
+from dledger.storage.disk.lock_checks import is_held
+from dledger.types import Index, Term
+
+Pairs = tuple[tuple[Term, Index], ...]
+
+
+def find_terms(begin: Index, end: Index, term_of: Callable[[Index], Term]) -> Pairs:
+    """The terms of the entries ``begin`` to ``end`` (inclusive) with their first indexes.
+
+    Terms never fall, so equal terms at both ends of a range mean one term in all of it.
+    """
+    pairs: list[tuple[Term, Index]] = []
+    while begin <= end:
+        term = term_of(begin)
+        pairs.append((term, begin))
+        if term_of(end) == term:
+            break
+        low, high = begin, end  # the term is the same at low and another one at high
+        while high - low > 1:
+            middle = Index((low + high) // 2)
+            low, high = (middle, high) if term_of(middle) == term else (low, middle)
+        begin = high
+    return tuple(pairs)
+
+
+class TermTable:
+    """The pairs, as an immutable tuple that is replaced when it changes."""
+
+    def __init__(self, pairs: Pairs, writing: Any = None) -> None:
+        """``writing``: the lock of whoever changes the log."""
+        self.pairs = pairs
+        self._writing = writing
+
+    def _replace(self, pairs: Pairs) -> None:
+        assert is_held(self._writing), "the table of terms is replaced under FileStore._lock"
+        self.pairs = pairs
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Entries were appended."""
+        last = self.pairs[-1][0] if self.pairs else None
+        if entries[-1].term == last:
+            return
+        new: list[tuple[Term, Index]] = []
+        for entry in entries:
+            if entry.term != last:
+                new.append((entry.term, entry.index))
+                last = entry.term
+        self._replace((*self.pairs, *new))
+
+    def truncate(self, after: Index) -> None:
+        """Everything behind ``after`` is gone."""
+        self._replace(tuple(pair for pair in self.pairs if pair[1] <= after))
+
+    def drop_front(self, begin: Index) -> None:
+        """Everything in front of ``begin`` is gone."""
+        kept = [pair for pair in self.pairs if pair[1] > begin]
+        older = [pair for pair in self.pairs if pair[1] <= begin]
+        self._replace((*((older[-1][0], begin) for _ in older[-1:]), *kept))

@@ -1,0 +1,1 @@
+"""The small records beside the log: hard state, recovery point, members, snapshots and tables."""

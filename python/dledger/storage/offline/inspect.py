@@ -1,0 +1,149 @@
+"""Looking at the files of a stopped store without changing any of them; what `verify` and `dump` start from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dledger.errors import PathError
+from dledger.protocol.messages.entry import LogEnd
+from dledger.storage.disk.disk import Disk, RealDisk
+from dledger.storage.log.index import UNIT_SIZE, LogIndex
+from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.log.walker import Walker
+from dledger.storage.meta.hard_state import MARK_FILE, MARK_MAGIC, STATE_FILE, STATE_MAGIC, RecoveryPoint, StateRecord
+from dledger.storage.meta.members import MEMBERS_FILE, MEMBERS_MAGIC
+from dledger.storage.meta.slots import SLOT_SIZE, unpack_slot
+from dledger.storage.recovery.open_files import LOCK_FILE
+from dledger.storage.recovery.recovery import first_index
+from dledger.storage.recovery.snapshot_install import DONE, INSTALL_FILE, INSTALL_MAGIC, InstallRecord
+from dledger.types import NO_TERM, Index, Position
+
+Problem = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Inspection:
+    """The files of one store, read-only, and what was wrong on the way to them."""
+
+    directory: Path
+    disk: Disk
+    data: SegmentFiles
+    index: LogIndex | None
+    state: StateRecord | None
+    mark: RecoveryPoint | None
+    problems: list[Problem] = field(default_factory=list)
+    waiting: InstallRecord | None = None
+    """The state of another node that the next start takes over, or goes on to."""
+
+    def problem(self, index: int, pos: int, file: Path | str, reason: str) -> None:
+        """Note one; -1: no entry, or no place in the log."""
+        self.problems.append({"index": index, "pos": pos, "file": str(file), "reason": reason})
+
+    def walker(self) -> Walker:
+        """A walk over the whole log, from the first kept entry."""
+        begin = self.data.starts[0] if self.data.starts else 0
+        mark = self.mark
+        if mark is not None and mark.begin_pos == begin:
+            index, seed = mark.begin_index, mark.begin_chain
+        else:
+            index, seed = self._first_index(begin), -1 if begin else 0
+        known = None
+        if mark is not None and mark.durable.position.index >= index and self.data.has(mark.durable.end_pos - 1):
+            known = mark.durable
+        start = LogEnd(Position(NO_TERM, Index(index - 1)), begin, max(seed, 0))
+        return Walker(self.data, start, None if seed < 0 else seed, known)
+
+    def _first_index(self, begin: int) -> Index:
+        if begin == 0:
+            return Index(0)
+        found = first_index(self.data, begin) if self.data.starts else Index(0)
+        if found is None:
+            self.problem(-1, begin, self.data.path(begin), "the first entry's header is damaged")
+            later = Walker(self.data, LogEnd(), None).search(begin + 1, 0)
+            return Index(later.index - 1 if later is not None else 0)
+        return found
+
+
+def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection:
+    """Open a stopped store for reading; one that DLedger wrote as well.
+
+    Raises:
+        PathError: there is no store, or a node runs on it.
+    """
+    root, disk = Path(directory), disk or RealDisk()
+    if not disk.exists(root / "data") and not disk.listdir(root / "data"):
+        raise PathError(f"{root}: no log here (there is no {root / 'data'})")
+    _check_stopped(root, disk)
+    problems: list[Problem] = []
+    state = _slots(disk, root / STATE_FILE, STATE_MAGIC, problems)
+    mark = _slots(disk, root / MARK_FILE, MARK_MAGIC, problems)
+    _slots(disk, root / MEMBERS_FILE, MEMBERS_MAGIC, problems)
+    install = _slots(disk, root / INSTALL_FILE, INSTALL_MAGIC, problems)
+    record = None if install is None else InstallRecord.unpack(install)
+    waiting = None if record is None or record.step == DONE else record
+    if waiting is not None:
+        reason = "the state of another node is being taken over: start the node, which goes on with that"
+        problems.append({"index": -1, "pos": -1, "file": str(root / INSTALL_FILE), "reason": reason})
+    data_size = _file_size(disk, root / "data", 1, problems)
+    index_size = _file_size(disk, root / "index", UNIT_SIZE, problems)
+    data = SegmentFiles(disk, root / "data", data_size, read_only=True)
+    index = SegmentFiles(disk, root / "index", index_size, read_only=True)
+    for files in (data, index):
+        for before, after in zip(files.starts, files.starts[1:], strict=False):
+            if after != before + files.file_size:
+                reason = f"a file is missing between {before:020d} and {after:020d}"
+                problems.append({"index": -1, "pos": before, "file": str(files.directory), "reason": reason})
+    return Inspection(
+        root,
+        disk,
+        data,
+        LogIndex(index) if index.starts else None,
+        StateRecord.unpack(state) if state else None,
+        RecoveryPoint.unpack(mark) if mark else None,
+        problems,
+        waiting,
+    )
+
+
+def _check_stopped(root: Path, disk: Disk) -> None:
+    if not disk.exists(root / LOCK_FILE):
+        return
+    try:
+        disk.lock(root / LOCK_FILE).release()
+    except BlockingIOError as error:
+        raise PathError(f"{root}: a node runs on this store; stop it first") from error
+    except PermissionError:
+        return  # may be read but not locked: nobody who could write it need be running
+
+
+def _slots(disk: Disk, path: Path, magic: bytes, problems: list[Problem]) -> bytes | None:
+    """The payload that counts; every damaged slot is a problem."""
+    if not disk.exists(path):
+        return None
+    file = disk.open_read_only(path)
+    found = []
+    for number in range(2):
+        slot = unpack_slot(magic, file.pread(SLOT_SIZE, number * SLOT_SIZE))
+        if slot is None:
+            reason = f"copy {number} of the record is damaged"
+            problems.append({"index": -1, "pos": -1, "file": str(path), "reason": reason})
+        else:
+            found.append(slot)
+    if file.size() != 2 * SLOT_SIZE:
+        reason = f"has {file.size()} bytes, not {2 * SLOT_SIZE}"
+        problems.append({"index": -1, "pos": -1, "file": str(path), "reason": reason})
+    return max(found)[1] if found else None
+
+
+def _file_size(disk: Disk, directory: Path, least: int, problems: list[Problem]) -> int:
+    """The size of the directory's files, which is the largest one's; others are problems."""
+    names = [name for name in disk.listdir(directory) if len(name) == 20 and name.isdecimal()]
+    sizes = {name: disk.open_read_only(directory / name).size() for name in names}
+    size = max([*sizes.values(), least])
+    for name, own in sizes.items():
+        if own != size or int(name) % size:
+            reason = f"has {own} bytes where the largest file has {size}"
+            problems.append({"index": -1, "pos": int(name), "file": str(directory / name), "reason": reason})
+    return size

@@ -1,0 +1,192 @@
+"""Checking every byte of a stopped store: headers, bodies, padding, free space, index, records, tables, snapshots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, LogEnd, body_is_sound, chain_is_sound, parse
+from dledger.storage.disk.disk import Disk, DiskFile
+from dledger.storage.log.index import UNIT_SIZE, unit_of
+from dledger.storage.log.segments import CHUNK, NEW_SUFFIX, first_nonzero
+from dledger.storage.log.walker import Bad, Finish, Good, Padding, Walker
+from dledger.storage.meta.snapshots import SNAPSHOTS, unpack_snapshot
+from dledger.storage.meta.tables import TABLES, verify_table_file
+from dledger.storage.offline.inspect import Inspection, inspect_store
+from dledger.storage.recovery.snapshot_install import DATA, INSTALL_SUFFIX, InstallRecord
+
+
+def verify_store(directory: str | Path, disk: Disk | None = None) -> dict[str, Any]:
+    """Read everything and change nothing.
+
+    Returns:
+        JSON values: ``ok``, ``problems`` (each with ``index`` of the entry or -1, ``pos`` in the log or -1, ``file``,
+        ``reason``), what is kept (``begin_index``, ``end_index``, ``end_pos`` where the last entry ends, ``entries``,
+        ``bytes``), ``unverified_entries`` that carry no checksums because DLedger wrote them, and whose store it is.
+
+    Raises:
+        PathError: there is no store, or a node runs on it.
+    """
+    look = inspect_store(directory, disk)
+    walker = look.walker()
+    begin = walker.end.position.index + 1
+    log = _Log(look, walker)
+    log.verify()
+    _verify_tables(look)
+    _verify_snapshots(look)
+    if look.waiting is not None:
+        _verify_waiting(look, look.waiting)
+    state = look.state
+    return {
+        "directory": str(look.directory),
+        "ok": not look.problems,
+        "begin_index": begin,
+        "end_index": walker.end.position.index,
+        "end_term": walker.end.position.term,
+        "end_pos": walker.end.end_pos,
+        "entries": log.entries,
+        "bytes": log.bytes,
+        "unverified_entries": log.unverified,
+        "group": state.identity.group if state else None,
+        "node_id": state.identity.node_id if state else None,
+        "term": state.hard_state.term if state else None,
+        "commit_hint": look.mark.commit if look.mark else None,
+        "problems": look.problems,
+    }
+
+
+class _Log:
+    """The walk over data and index."""
+
+    def __init__(self, look: Inspection, walker: Walker) -> None:
+        self._look = look
+        self._walker = walker
+        self.entries = self.bytes = self.unverified = 0
+
+    def verify(self) -> None:
+        look, data = self._look, self._look.data
+        for event in self._walker.walk():
+            if isinstance(event, Good):
+                self._count(event)
+            elif isinstance(event, Bad):
+                file = data.path(event.pos)
+                for index in range(event.first, event.last + 1):
+                    look.problem(index, event.pos, file, event.reason)
+                if event.last < event.first:
+                    look.problem(event.last, event.pos, file, event.reason)
+            elif isinstance(event, Padding):
+                found = first_nonzero(data, event.pos + 8, event.pos + event.size)
+                if found is not None:
+                    index = self._walker.end.position.index
+                    look.problem(index, found, data.path(found), "the padding behind this entry is not zero")
+            else:
+                self._finish(event)
+        end = self._walker.end
+        if look.mark is not None and look.mark.durable.position.index > end.position.index:
+            durable = look.mark.durable
+            look.problem(
+                end.position.index + 1, end.end_pos, data.directory,
+                f"the log ends at entry {end.position.index}, but entries up to {durable.position.index} were durable",
+            )  # fmt: skip
+        self._index_behind(end)
+
+    def _count(self, event: Good) -> None:
+        look, entry = self._look, event.entry
+        self.entries += 1
+        self.bytes += entry.size
+        self.unverified += not entry.verified
+        offset = entry.index * UNIT_SIZE
+        if look.index is None or not look.index.files.has(offset):
+            return
+        files = look.index.files
+        if files.pread(offset, UNIT_SIZE) != unit_of(entry):
+            look.problem(entry.index, entry.pos, files.path(offset), "the index unit is not that of the entry")
+        mark = look.mark
+        if mark is not None and entry.index == mark.durable.position.index and LogEnd.after(entry) != mark.durable:
+            look.problem(entry.index, entry.pos, look.data.path(entry.pos), "not the entry that the mark names")
+
+    def _finish(self, event: Finish) -> None:
+        if not event.reason:
+            return
+        look, end = self._look, self._walker.end
+        if look.mark is not None and end.position == look.mark.durable.position:
+            reason = f"behind the last entry: {event.reason}"
+            look.problem(end.position.index, event.pos, event.file, reason)
+        else:
+            reason = f"{event.reason}: a torn write, or a damaged last entry"
+            look.problem(end.position.index + 1, event.pos, event.file, reason)
+
+    def _index_behind(self, end: LogEnd) -> None:
+        look = self._look
+        if look.index is None:
+            if self.entries:
+                look.problem(-1, -1, look.directory / "index", "there are no index files")
+            return
+        files = look.index.files
+        offset = max((end.position.index + 1) * UNIT_SIZE, files.starts[0])
+        found = first_nonzero(files, offset)
+        if found is not None:
+            reason = "the index has something behind the last entry's unit"
+            look.problem(end.position.index, -1, files.path(found), reason)
+
+
+def _verify_tables(look: Inspection) -> None:
+    directory = look.directory / TABLES
+    for name in look.disk.listdir(directory):
+        if not name.endswith((NEW_SUFFIX, INSTALL_SUFFIX)):
+            reason = verify_table_file(look.disk.open_read_only(directory / name))
+            if reason:
+                look.problem(-1, -1, directory / name, reason)
+
+
+def _verify_snapshots(look: Inspection) -> None:
+    directory = look.directory / SNAPSHOTS
+    for name in look.disk.listdir(directory):
+        if len(name) == 20 and name.isdecimal():
+            reason = _wrong_in_snapshot(look.disk.open_read_only(directory / name), int(name))
+            if reason:
+                look.problem(-1, -1, directory / name, reason)
+
+
+def _wrong_in_snapshot(file: DiskFile, index: int) -> str:
+    found = unpack_snapshot(b"".join(file.pread(CHUNK, at) for at in range(0, file.size(), CHUNK)))
+    return "the snapshot is damaged" if found is None or found[0] != index else ""
+
+
+def _verify_waiting(look: Inspection, record: InstallRecord) -> None:
+    """The files of another node's state that have yet to get their names."""
+    for directory in (look.directory / name for name in (DATA, TABLES, SNAPSHOTS)):
+        for name in look.disk.listdir(directory):
+            if not name.endswith(INSTALL_SUFFIX):
+                continue
+            path, index, pos = directory / name, -1, -1
+            file = look.disk.open_read_only(path)
+            if directory.name == TABLES:
+                reason = verify_table_file(file)
+            elif directory.name == SNAPSHOTS:
+                reason = _wrong_in_snapshot(file, int(name.removesuffix(INSTALL_SUFFIX)))
+            else:
+                index, pos, reason = record.begin.position.index + 1, record.begin.end_pos, _wrong_in_log(file, record)
+            if reason:
+                look.problem(index, pos, path, reason)
+
+
+def _wrong_in_log(file: DiskFile, record: InstallRecord) -> str:
+    """A log that begins, and ends, with the entry that the record names."""
+    head = file.pread(HEADER_SIZE, 0)
+    size = HEADER.unpack(head)[1] if len(head) == HEADER_SIZE else 0
+    try:
+        entry = parse(file.pread(min(max(size, 0), file.size()), 0))
+    except ValueError as error:
+        return str(error)
+    chain = record.begin.chain_crc
+    sound = body_is_sound(entry) and (chain < 0 or chain_is_sound(entry, chain))
+    if not sound or LogEnd.after(entry) != record.end:
+        return "it is damaged, or not the entry that the state's log begins with"
+    at = file.next_data(size)
+    while at is not None and at < file.size():
+        block = file.pread(CHUNK, at)
+        if block.count(0) != len(block):
+            return "there is something behind the entry"
+        at = file.next_data(at + len(block))
+    return ""

@@ -1,0 +1,259 @@
+"""Opening the files of a store: whose it is, what it promised, and the pieces that recovery works on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dledger.config import NOTHING_ACCEPTED, GroupConfig, NodeConfig
+from dledger.environment import REAL, Environment
+from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
+from dledger.protocol.messages.entry import HardState
+from dledger.storage.api import Identity
+from dledger.storage.disk.disk import Disk, Lock
+from dledger.storage.log.index import LogIndex
+from dledger.storage.log.segments import NEW_SUFFIX, SegmentFiles
+from dledger.storage.meta.hard_state import (
+    MARK_FILE,
+    MARK_MAGIC,
+    STATE_FILE,
+    STATE_MAGIC,
+    RecoveryPoint,
+    StateRecord,
+    imported_hard_state,
+)
+from dledger.storage.meta.members import MEMBERS_FILE, MemberFile
+from dledger.storage.meta.slots import SlotFile, create_slots
+from dledger.storage.recovery.snapshot_install import INSTALL_FILE, finish_install
+from dledger.types import Index, NodeId
+
+LOCK_FILE: Final = "lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """What a store must know; see GroupConfig and NodeConfig."""
+
+    directory: Path
+    node_id: NodeId
+    group: str = "default"
+    segment_bytes: int = 1 << 30
+    index_file_bytes: int = 5 * 32 << 20
+    retention_ms: int = 0
+    retention_bytes: int = 0
+    delete_when: str = ""
+    disk_warn_ratio: float = 0.90
+    disk_full_ratio: float = 0.97
+    disk_reserve_bytes: int = 64 << 20
+    is_alone: bool = False
+    """The group has no other node."""
+    accept_loss: int | None = None
+    """See `dledger.storage.recovery.lost_entries`."""
+    begin_pos: int = 0
+    """Position of the first entry of a log that is made now: the begin of a file. A log that is there knows its own."""
+
+    @staticmethod
+    def of(group: GroupConfig, node: NodeConfig) -> StoreSettings:
+        return StoreSettings(
+            directory=node.directory,
+            group=group.group,
+            node_id=node.node_id,
+            segment_bytes=group.segment_bytes,
+            index_file_bytes=group.index_file_bytes,
+            retention_ms=node.retention_ms,
+            retention_bytes=node.retention_bytes,
+            delete_when=node.delete_when,
+            disk_warn_ratio=node.disk_warn_ratio,
+            disk_full_ratio=node.disk_full_ratio,
+            disk_reserve_bytes=node.disk_reserve_bytes,
+            is_alone=len(group.members) == 1,
+            accept_loss=None if node.accept_loss == NOTHING_ACCEPTED else node.accept_loss,
+        )
+
+
+@dataclass(slots=True)
+class Parts:
+    """The open files of one store."""
+
+    settings: StoreSettings
+    disk: Disk
+    lock: Lock
+    state: SlotFile
+    record: StateRecord
+    mark_slots: SlotFile
+    mark: RecoveryPoint | None
+    """None: none can be read, or there never was one."""
+    data: SegmentFiles
+    index: LogIndex
+    members: MemberFile
+    notes: list[str]
+    imported: bool
+    """The files are DLedger's, opened for the first time."""
+    installed: Index
+    """As of which entry the last catalog is that was taken over from another node; -1: none."""
+
+
+def take_lock(disk: Disk, directory: Path) -> Lock:
+    """Make the directory, see that it can be written, and lock it.
+
+    Raises:
+        PathError: it is a file, may not be written, another process has it open, or its file system has no locks.
+    """
+    try:
+        disk.mkdir(directory)
+        return disk.lock(directory / LOCK_FILE)
+    except PathError:
+        raise
+    except (BlockingIOError, InterruptedError) as error:
+        raise PathError(
+            f"{directory} is in use by another node process (it holds {directory / LOCK_FILE}): stop that one first, "
+            "or give this node a directory of its own"
+        ) from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise PathError(f"{directory} is a file, or below one: give a directory for the node's files") from error
+    except OSError as error:
+        raise PathError(f"{directory} cannot be used for the node's files: {os.strerror(error.errno or 0)}") from error
+
+
+def open_parts(settings: StoreSettings, disk: Disk, environment: Environment = REAL) -> Parts:
+    """Open the store's files, creating them in an empty directory.
+
+    Raises:
+        PathError, WrongGroup, ConfigError, CorruptStore: as their messages say.
+        OSError: the disk failed.
+    """
+    lock = take_lock(disk, settings.directory)
+    try:
+        return _open_locked(settings, disk, lock, environment)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _open_locked(settings: StoreSettings, disk: Disk, lock: Lock, environment: Environment) -> Parts:
+    root, notes = settings.directory, list[str]()
+    _sync_names_above(disk, root)
+    for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE, INSTALL_FILE):
+        if disk.exists(root / (name + NEW_SUFFIX)):
+            disk.unlink(root / (name + NEW_SUFFIX))
+    installed = finish_install(disk, root, settings.index_file_bytes, notes)
+    if not disk.exists(root / STATE_FILE):
+        _create_state(settings, disk, environment, notes)
+    state = SlotFile(disk.open(root / STATE_FILE), STATE_MAGIC)
+    if state.payload is None:
+        raise CorruptStore(
+            f"{root / STATE_FILE}: neither copy of the hard state can be read, so this node cannot know what it voted: "
+            "put the file back, or empty the directory and let it back in with 'dledger admit'"
+        )
+    record = StateRecord.unpack(state.payload)
+    _check_identity(settings, record)
+    if state.damaged:
+        notes.append(f"{STATE_FILE}: one of two copies was damaged; written again from the other one")
+    state.write_both(state.payload)  # what was read may be a page that a killed process left unsynced (D15)
+    data = SegmentFiles(disk, root / "data", settings.segment_bytes)
+    index = SegmentFiles(disk, root / "index", settings.index_file_bytes)
+    mark_slots = _open_mark(disk, root / MARK_FILE)
+    mark = RecoveryPoint.unpack(mark_slots.payload) if mark_slots.payload else None
+    notes += data.check_layout(spare_behind=None if mark is None else mark.durable.end_pos)
+    _check_index(index, notes)
+    if mark is None and data.starts:
+        notes.append(f"{MARK_FILE}: not there or not readable; the whole log was scanned")
+    members = MemberFile(disk, root, record.identity.incarnation, notes, lambda: environment.below(1 << 63))
+    imported = mark is None and disk.exists(root / "currterm")
+    return Parts(
+        settings, disk, lock, state, record, mark_slots, mark, data, LogIndex(index), members, notes, imported,
+        installed,
+    )  # fmt: skip
+
+
+def _sync_names_above(disk: Disk, root: Path) -> None:
+    """Make the directory's own name durable; of a new store all names above it too, because any of them may have been
+    made for it, by this process or by one that was killed before it came to syncing them."""
+    disk.fsync_dir(root.parent)
+    if disk.exists(root / STATE_FILE):
+        return
+    for above in root.parent.parents:
+        try:
+            disk.fsync_dir(above)
+        except OSError as error:  # nobody makes a directory in one that may not be read or changed
+            if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL}:
+                raise
+
+
+def _check_identity(settings: StoreSettings, record: StateRecord) -> None:
+    identity = record.identity
+    if (identity.group, identity.node_id) != (settings.group, settings.node_id):
+        raise WrongGroup(
+            f"{settings.directory} belongs to node {identity.node_id!r} of group {identity.group!r}, not to node "
+            f"{settings.node_id!r} of group {settings.group!r}: give each node its own directory"
+        )
+    for name in ("segment_bytes", "index_file_bytes"):
+        if getattr(record, name) != getattr(settings, name):
+            raise ConfigError(
+                f"{settings.directory} was created with {name} {getattr(record, name)}, not {getattr(settings, name)}: "
+                "all nodes of a group use one size, for ever"
+            )
+
+
+def _check_index(index: SegmentFiles, notes: list[str]) -> None:
+    """The index can be rebuilt, so whatever does not fit goes."""
+    try:
+        index.check_layout()
+    except (ConfigError, CorruptStore) as error:
+        notes.append(f"index files thrown away, to be rebuilt: {error}")
+        for start in reversed(index.starts):
+            index.disk.unlink(index.path(start) if start % index.file_size == 0 else index.directory / f"{start:020d}")
+        index.disk.fsync_dir(index.directory)
+        index.close()
+        index.starts = []
+
+
+def _create_state(settings: StoreSettings, disk: Disk, environment: Environment, notes: list[str]) -> None:
+    root = settings.directory
+    hard_state = HardState()
+    if disk.exists(root / "currterm"):
+        _check_sizes(disk, root / "data", "segment_bytes", settings.segment_bytes)
+        _check_sizes(disk, root / "index", "index_file_bytes", settings.index_file_bytes)
+        hard_state = _import(disk, root)
+        notes.append(f"hard state taken over from DLedger's currterm: {hard_state}")
+    elif disk.listdir(root / "data"):
+        raise CorruptStore(
+            f"{root} has a log but no file {STATE_FILE!r}, so this node cannot know what it voted: put the file back, "
+            "or empty the directory and let it back in with 'dledger admit'"
+        )
+    identity = Identity(settings.group, settings.node_id, environment.below(1 << 63))
+    record = StateRecord(identity, hard_state, settings.segment_bytes, settings.index_file_bytes)
+    create_slots(disk, root / STATE_FILE, STATE_MAGIC, record.pack())
+
+
+def _check_sizes(disk: Disk, directory: Path, setting: str, size: int) -> None:
+    """DLedger's files say nothing of their size but by having it, each of them."""
+    for name in disk.listdir(directory):
+        found = disk.open_read_only(directory / name).size()
+        if found != size:
+            raise ConfigError(f"{directory / name} has {found} bytes, not {size}: set {setting}={found}")
+
+
+def _import(disk: Disk, root: Path) -> HardState:
+    texts = []
+    for name in ("currterm", "checkpoint"):
+        there = disk.exists(root / name)
+        texts.append(disk.open_read_only(root / name).pread(1 << 16, 0) if there else b"")
+    try:
+        return imported_hard_state(texts[0], texts[1])
+    except (ValueError, KeyError) as error:
+        raise CorruptStore(f"{root / 'currterm'} is not DLedger's: {error}") from error
+
+
+def _open_mark(disk: Disk, path: Path) -> SlotFile:
+    if not disk.exists(path):
+        fresh = path.with_name(path.name + NEW_SUFFIX)
+        empty = disk.open(fresh, create=True)
+        empty.fallocate(2 * 4096)
+        empty.fdatasync()
+        disk.rename(fresh, path)
+        disk.fsync_dir(path.parent)
+    return SlotFile(disk.open(path), MARK_MAGIC)

@@ -1,0 +1,1 @@
+"""A disk and a store in memory."""

@@ -1,0 +1,266 @@
+"""Groups of real nodes on real sockets in one loop, on disks in memory or in a folder, and a bare client for them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.embedded.ports import free_ports
+from dledger.net import Connection, FrameLimits, Handlers, connect, run
+from dledger.node.node import NodeServer
+from dledger.protocol.messages.catalog_commands import Command, CreateTopic
+from dledger.protocol.messages.client import (
+    AppendRequest,
+    AppendResponse,
+    ExecuteRequest,
+    ExecuteResponse,
+    FetchRequest,
+    FetchResponse,
+    OffsetKind,
+    OffsetsRequest,
+    OffsetsResponse,
+    TransferRequest,
+)
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
+from dledger.types import NodeId, Role
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and its like: tests are no packages
+
+PATIENCE_S = 20.0
+STORY_S = 90.0
+MIB = 1 << 20
+
+
+def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
+    """A body whose payload no node looks into."""
+    flags = fields.pop("flags", Flag(0))
+    partition = fields.pop("partition", 0)
+    return encode_header(BodyHeader(BodyKind.DATA, topic_id, partition, count, flags=flags, **fields)) + payload
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """Wait until ``condition`` holds; returns what it returned."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (result := condition()):  # noqa: ASYNC110 - whatever makes it so
+            await asyncio.sleep(0.001)
+    return result
+
+
+class BareClient:
+    """One connection to one node: requests in, answers out, nothing retried."""
+
+    def __init__(self) -> None:
+        self.answers: dict[int, asyncio.Future[tuple[Any, bytes]]] = {}
+        self.closed = asyncio.Event()
+        self.connection: Connection
+        self._ids = itertools.count(1)
+
+    async def open(self, address: str, group: str = "") -> HelloResponse:
+        handlers = Handlers(on_frame=self._on_frame, on_close=self._on_close)
+        self.connection = await connect(address, handlers, FrameLimits(), PATIENCE_S)
+        answer = await self.ask(HelloRequest(group=group))
+        assert isinstance(answer, HelloResponse)
+        return answer
+
+    def _on_frame(self, connection: Connection, request_id: int, message: Any, payload: memoryview) -> None:
+        future = self.answers.pop(request_id)
+        if not future.done():
+            future.set_result((message, bytes(payload)))
+
+    def _on_close(self, connection: Connection, error: Exception | None) -> None:
+        self.closed.set()
+        for future in self.answers.values():
+            if not future.done():
+                future.set_exception(ConnectionError("closed"))
+                future.exception()
+
+    def start(self, request: Any, payload: bytes = b"") -> asyncio.Future[tuple[Any, bytes]]:
+        """Send; the future has the answer and its payload."""
+        future: asyncio.Future[tuple[Any, bytes]] = asyncio.get_running_loop().create_future()
+        request_id = next(self._ids)
+        if self.closed.is_set():
+            future.set_exception(ConnectionError("closed"))
+            return future
+        self.answers[request_id] = future
+        self.connection.send(request, request_id, [payload] if payload else [])
+        return future
+
+    async def ask(self, request: Any, payload: bytes = b"") -> Any:
+        async with asyncio.timeout(PATIENCE_S):
+            return (await self.start(request, payload))[0]
+
+    async def append(self, data: bytes, timeout_ms: int = 10_000) -> AppendResponse:
+        answer: AppendResponse = await self.ask(AppendRequest(timeout_ms=timeout_ms), data)
+        return answer
+
+    async def execute(self, command: Command, timeout_ms: int = 10_000) -> ExecuteResponse:
+        answer: ExecuteResponse = await self.ask(ExecuteRequest(command=command, timeout_ms=timeout_ms))
+        return answer
+
+    async def create(self, name: str, partitions: int = 1) -> int:
+        """A topic; returns its id."""
+        answer = await self.execute(CreateTopic(name=name, log_id=f"log-of-{name}", partitions=partitions))
+        assert answer.code is Code.SUCCESS, answer
+        topic_id: int = answer.result["topic_id"]
+        return topic_id
+
+    async def fetch(self, topic_id: int, start: int, **fields: Any) -> tuple[FetchResponse, list[bytes]]:
+        """The answer, and the bodies in its payload."""
+        request = FetchRequest(topic_id=topic_id, partition=fields.pop("partition", 0), start_offset=start, **fields)
+        async with asyncio.timeout(PATIENCE_S):
+            answer, payload = await self.start(request)
+        bodies, at = [], 0
+        for batch in answer.batches:
+            bodies.append(payload[at : at + batch.size])
+            at += batch.size
+        return answer, bodies
+
+    async def offsets(self, topic: str, kind: OffsetKind = OffsetKind.END, **fields: Any) -> OffsetsResponse:
+        answer: OffsetsResponse = await self.ask(OffsetsRequest(topics=(topic,), kind=kind, **fields))
+        return answer
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Group:
+    """Nodes of one group in this loop. ``disks[node]``: a disk of its own, or the real one."""
+
+    def __init__(self, folder: Path, size: int = 3, *, disks: Callable[[], Any] | None = None, **settings: Any) -> None:
+        self.folder = folder
+        members = tuple(NodeId(f"n{number}") for number in range(size))
+        node_names = set(NodeConfig.__dataclass_fields__)
+        self.node_settings = {name: settings.pop(name) for name in list(settings) if name in node_names}
+        sizes = {"segment_bytes": 4 * MIB, "index_file_bytes": 32 << 10, "max_body_bytes": MIB}
+        self.config = GroupConfig(group="test", members=members, **{**sizes, **settings})
+        self.disks = {member: disks() for member in members} if disks is not None else {}
+        # Not the system's own range: somebody's outgoing connection may take such a port while its node is down.
+        ports = free_ports("127.0.0.1", len(members))
+        self.addresses = {member: f"127.0.0.1:{port}" for member, port in zip(members, ports, strict=True)}
+        self.nodes: dict[NodeId, NodeServer] = {}
+        self.clients: list[BareClient] = []
+
+    until = staticmethod(until)
+
+    def make(self, name: str, **settings: Any) -> NodeServer:
+        """A node that is not started."""
+        node_id = NodeId(name)
+        port = int(self.addresses[node_id].rpartition(":")[2])
+        own: dict[str, Any] = {"node_id": node_id, "directory": self.folder / name, "port": port}
+        if node_id not in self.disks:  # how full the machine's own disk is says nothing about the node
+            own |= {"disk_warn_ratio": 1.0, "disk_full_ratio": 1.0}
+        config = NodeConfig(**{**own, **self.node_settings, **settings})
+        return NodeServer(self.config, config, lambda: dict(self.addresses), disk=self.disks.get(node_id))
+
+    async def start(self, *names: str, **settings: Any) -> None:
+        """Start these nodes, or all."""
+        for name in names or self.config.members:
+            server = self.make(name, **settings)
+            await server.start()
+            self.nodes[NodeId(name)] = server
+
+    async def stop(self, *names: str) -> None:
+        """Stop these nodes gracefully, or all."""
+        for name in names or list(self.nodes):
+            await self.nodes.pop(NodeId(name)).stop()
+
+    async def kill(self, name: str) -> NodeServer:
+        """End a node at once: nothing is answered, handed over or saved."""
+        server = self.nodes.pop(NodeId(name))
+        await crash(server)
+        return server
+
+    async def leader(self, *, but: str = "") -> NodeServer:
+        """The node that leads and whose NOOP is applied; not ``but``."""
+
+        def found() -> NodeServer | None:
+            leaders = [
+                node
+                for node in self.nodes.values()
+                if node.raft.role is Role.LEADER and node.writes.caught_up and node.node.node_id != but
+            ]
+            return max(leaders, key=lambda node: node.raft.term) if leaders else None
+
+        node: NodeServer = await until(found)
+        return node
+
+    async def follower(self) -> NodeServer:
+        leader = await self.leader()
+        return next(node for node in self.nodes.values() if node is not leader)
+
+    async def hand_over(self, name: str) -> NodeServer:
+        """Let this node lead, and all the others follow it, also where another wins the election: see `elections`."""
+        while True:
+            leader = await self.leader()
+            if leader.node.node_id != name:
+                await self.agree()
+                await (await self.client(leader)).ask(TransferRequest(to=NodeId(name)))
+                continue
+            await until(lambda leader=leader: leader.raft.role is not Role.LEADER or self.follow(name))
+            if self.follow(name):
+                return leader
+
+    def follow(self, name: str) -> bool:
+        """Whether all nodes take this one for the leader."""
+        return {node.raft.leader_id for node in self.nodes.values()} == {name}
+
+    async def client(self, node: NodeServer | None = None) -> BareClient:
+        """A connection to this node, or to the leader."""
+        node = node or await self.leader()
+        client = BareClient()
+        hello = await client.open(f"127.0.0.1:{node.port}")
+        assert hello.code is Code.SUCCESS, hello
+        self.clients.append(client)
+        return client
+
+    async def agree(self) -> None:
+        """Wait until all nodes have applied the same."""
+        leader = await self.leader()
+        await until(lambda: {n.catalog.applied_index for n in self.nodes.values()} == {leader.raft.end_index})
+
+    async def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        for node in list(self.nodes.values()):
+            await crash(node)
+
+
+async def crash(server: NodeServer) -> None:
+    """What SIGKILL does, as far as one process can do it to itself."""
+    server.driver.failed = True
+    server._error = server._error or RuntimeError("killed")
+    server.front.abort()
+    await server.stop()
+
+
+Story = Callable[[Group], Awaitable[None]]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[..., None]:
+    """Runs ``story(group)`` on a loop of its own; ``start=False``: no node is started before."""
+
+    def played(story: Story, size: int = 3, *, start: bool = True, **settings: Any) -> None:
+        async def main() -> None:
+            group = Group(tmp_path, size, **settings)
+            try:
+                if start:
+                    await group.start()
+                async with asyncio.timeout(STORY_S):
+                    await story(group)
+            finally:
+                await group.close()
+
+        coroutine: Coroutine[Any, Any, None] = main()
+        run(coroutine)
+
+    return played

@@ -1,0 +1,52 @@
+"""Answers that nobody takes: a few small requests ask for gigabytes, and neither memory nor the others pay for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dledger.protocol.messages.client import FetchRequest
+from dledger.protocol.messages.codes import Code
+from tests.node.conftest import BareClient, body
+
+KIB = 1 << 10
+LIMIT = 4096 * KIB
+BODY = 900 * KIB
+
+
+async def filled(group: Any, count: int) -> tuple[BareClient, int]:
+    """A topic with so many large bodies, and who has written them."""
+    client = await group.client()
+    topic_id = await client.create("t")
+    for number in range(count):
+        answer = await client.append(body(topic_id, bytes([number]) * BODY))
+        assert answer.code is Code.SUCCESS
+    return client, topic_id
+
+
+def unsent(node: Any) -> int:
+    return sum(connection.unsent_bytes for connection in node.front._listener.connections)
+
+
+def test_clients_that_take_no_answers_hold_no_more_than_the_budget_and_the_others_go_on(
+    play: Callable[..., None],
+) -> None:
+    async def story(group: Any) -> None:
+        client, topic_id = await filled(group, 20)
+        node = await group.leader()
+        deaf = [await group.client() for _ in range(12)]
+        for one in deaf:
+            one.connection.pause_reading()
+            for number in range(30):
+                one.start(FetchRequest(topic_id=topic_id, partition=0, start_offset=number % 20, max_bytes=32 << 20))
+        most = 0
+        for number in range(20):
+            answer, bodies = await client.fetch(topic_id, number, max_bytes=32 << 20)
+            assert answer.code is Code.SUCCESS
+            assert len(bodies[0]) > BODY
+            most = max(most, unsent(node))
+            assert (await client.append(body(topic_id))).code is Code.SUCCESS
+        assert LIMIT // 2 < most <= LIMIT + 2 * BODY
+        assert not client.closed.is_set()
+
+    play(story, 1, max_client_bytes=LIMIT)

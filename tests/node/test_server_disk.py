@@ -1,0 +1,613 @@
+"""What a node does with a disk that is slow, fails, or is full: D1, D2, D12."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dledger.client import AsyncClient
+from dledger.environment import Environment
+from dledger.errors import CorruptEntry, DiskFull, StorageError
+from dledger.node.loop.log_writer import LAZY_SYNC_MS, LogWriter
+from dledger.protocol.messages.client import AppendRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.rocketmq import GetMessageRequest, PutMessageRequest, ViewMessageRequest
+from dledger.records.body.header import BodyHeader, BodyKind, encode_header
+from dledger.rocketmq.format.message import Message, encode_message
+from dledger.testing.disk.memory_disk import MemoryDisk
+from dledger.types import Index, Role
+
+
+def body(topic_id: int, payload: bytes = b"payload", count: int = 1) -> bytes:
+    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, count)) + payload
+
+
+class Gate:
+    """Holds back a node's syncs until it is opened."""
+
+    def __init__(self, node: Any) -> None:
+        self.open = threading.Event()
+        self.waiting = threading.Event()
+        self._sync = node.store.sync
+        node.store.sync = self._held
+
+    def _held(self) -> Any:
+        self.waiting.set()
+        self.open.wait()
+        return self._sync()
+
+
+def test_d1_nothing_is_acknowledged_before_a_quorum_has_synced(play: Callable[..., None]) -> None:
+    """The bytes are in every page cache; one synced disk of three is no quorum, two are."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        gates = [Gate(node) for node in group.nodes.values()]
+        try:
+            waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+            await group.until(lambda: all(node.store.end.position.index == 2 for node in group.nodes.values()))
+            leader = await group.leader()
+            assert leader.raft.durable_index < 2
+            gates[0].open.set()
+            first = next(iter(group.nodes.values()))
+            await group.until(lambda: first.raft.durable_index >= 2)
+            await group.until(lambda: leader.raft.watermarks[first.node.node_id] >= 2)
+            assert not waiting.done()
+            assert leader.raft.committed_index < 2
+            gates[1].open.set()
+            assert (await waiting)[0].code is Code.SUCCESS
+        finally:
+            for gate in gates:
+                gate.open.set()
+
+    play(story)
+
+
+def test_d1_a_single_node_waits_for_its_own_disk(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        gate = Gate(node)
+        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        await group.until(lambda: gate.waiting.is_set())
+        assert not waiting.done()
+        assert node.raft.committed_index < node.raft.end_index
+        gate.open.set()
+        assert (await waiting)[0].code is Code.SUCCESS
+
+    play(story, 1)
+
+
+def test_appends_that_come_during_a_sync_share_the_next_one(play: Callable[..., None]) -> None:
+    """Group commit: 200 appends while one sync is under way need one more sync, not 200."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        gate = Gate(node)
+        first = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        await group.until(lambda: gate.waiting.is_set())
+        syncs = 0
+        sync = gate._sync
+
+        def counted() -> Any:
+            nonlocal syncs
+            syncs += 1
+            return sync()
+
+        gate._sync = counted
+        rest = [client.start(AppendRequest(timeout_ms=60_000), body(topic)) for _ in range(200)]
+        await group.until(lambda: node.raft.end_index >= 202)
+        gate.open.set()
+        for future in (first, *rest):
+            assert (await future)[0].code is Code.SUCCESS
+        assert syncs <= 3
+
+    play(story, 1)
+
+
+def test_a_follower_whose_disk_lags_serves_what_it_has_applied_from_disk_and_memory(play: Callable[..., None]) -> None:
+    """The others have made it durable and committed it; that its own disk has no such file yet is no damage."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        bodies = [body(topic, bytes([n]) * 100_000) for n in range(16)]
+        for data in bodies[:10]:
+            await client.append(data)
+        await group.agree()
+        follower = await group.follower()
+        gate = Gate(follower)
+        try:
+            for data in bodies[10:]:
+                await client.append(data)
+            await group.until(lambda: follower.catalog.end_offset(topic, 0) == 16)
+            assert follower.raft.cached(Index(3), Index(4)) is None
+            assert follower.store.end.position.index < follower.raft.committed_index
+            reader = await group.client(follower)
+            answer, found = await reader.fetch(topic, 0, max_bytes=10_000_000)
+            assert answer.code is Code.SUCCESS
+            assert found == bodies
+        finally:
+            gate.open.set()
+
+    play(story, cache_bytes=400_000)
+
+
+def test_a_leader_whose_disk_lags_lists_what_the_others_have_committed(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        async with AsyncClient(",".join(group.addresses.values())) as client:
+            await client.create_topic("t")
+            await group.agree()
+            leader = await group.leader()
+            gate = Gate(leader)
+            try:
+                async with await client.transaction("writer", 1) as one:
+                    for _ in range(4):
+                        await one.append("t", [b"x" * 100_000], partition=0)
+                assert leader.store.end.position.index < leader.raft.committed_index
+                (commit,) = await client.commits()
+                assert (commit.writer_id, commit.records) == ("writer", 4)
+                assert len(await client.entries()) == leader.catalog.applied_index + 1
+                assert (await client.entries(commit.index))[0].command == "CommitTransaction"
+            finally:
+                gate.open.set()
+
+    play(story)
+
+
+def test_a_message_that_a_lagging_disk_does_not_have_yet_is_not_passed_over(play: Callable[..., None]) -> None:
+    """A consumer that is told to go on behind it would never see it."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        leader = await group.leader()
+        await group.agree()
+        messages = [encode_message(Message("orders", bytes([n]) * 100_000, "", 0)) for n in range(4)]
+        gate = Gate(leader)
+        try:
+            for message in messages:
+                answer = await client.ask(PutMessageRequest(timeout_ms=20_000), message)
+                assert answer.code is Code.SUCCESS
+            (place,) = answer.physical_offsets
+            assert leader.store.end.end_pos < place
+            questions = [
+                GetMessageRequest(topic="orders", queue_id=0, queue_offset=3),
+                ViewMessageRequest(physical_offset=place),
+            ]
+            for question in questions:
+                assert (await client.start(question))[0].code is Code.BEHIND
+        finally:
+            gate.open.set()
+        await group.until(lambda: leader.store.end.end_pos > place)
+        for question in questions:
+            answer, payload = await client.start(question)
+            assert (answer.code, len(payload)) == (Code.SUCCESS, len(messages[3]))
+
+    play(story, commit_log="rocketmq")
+
+
+def test_with_flush_async_the_page_cache_is_enough(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        gate = Gate(node)
+        try:
+            assert (await client.append(body(topic))).code is Code.SUCCESS
+            await group.until(lambda: gate.waiting.is_set())
+        finally:
+            gate.open.set()
+
+    play(story, 1, flush="async")
+
+
+@pytest.mark.parametrize(("operation", "part"), [("fdatasync", "data"), ("pwritev", "data")])
+def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
+    play: Callable[..., None], operation: str, part: str
+) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        leader = await group.leader()
+        disk = group.disks[leader.node.node_id]
+        disk.fail(operation, part)
+        waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        with pytest.raises(StorageError):
+            await leader.wait_failed()
+        with pytest.raises(ConnectionError):
+            await waiting
+        before, said = disk.operations, []
+        leader.driver._send = said.append
+        new = await group.leader(but=leader.node.node_id)
+        assert disk.operations == before, "a failed disk was used again"
+        assert said == [], "a failed node still talks to the others"
+        assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
+
+    play(story, disks=MemoryDisk)
+
+
+def test_d2_a_follower_whose_disk_fails_stops_acknowledging(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        leader, follower = await group.leader(), await group.follower()
+        group.disks[follower.node.node_id].fail("fdatasync", "data")
+        assert (await client.append(body(topic))).code is Code.SUCCESS
+        with pytest.raises(StorageError):
+            await follower.wait_failed()
+        mark = leader.raft.watermarks[follower.node.node_id]
+        for _ in range(5):
+            assert (await client.append(body(topic))).code is Code.SUCCESS
+        assert leader.raft.watermarks[follower.node.node_id] == mark < leader.raft.end_index - 4
+
+    play(story, disks=MemoryDisk)
+
+
+def test_d2_a_topic_index_whose_disk_fails_is_not_tried_again(play: Callable[..., None]) -> None:
+    """A second fdatasync may succeed although the data is gone."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        disk = group.disks[node.node.node_id]
+        syncs, check = list[str](), disk.check
+
+        def watched(operation: str, path: Any) -> Any:
+            if operation == "fdatasync" and "tables" in str(path):
+                syncs.append(path.name)
+            return check(operation, path)
+
+        disk.check = watched
+        for _ in range(5):
+            await client.append(body(topic))
+        disk.fail("fdatasync", "tables")  # of the partition's table, which its first rows make
+        node.house.checkpoint()
+        node.house.checkpoint()
+        with pytest.raises(StorageError):
+            await node.wait_failed()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(syncs) == 1
+
+    play(story, 1, disks=MemoryDisk)
+
+
+def test_d2_nothing_is_applied_once_the_disk_has_failed_elsewhere(play: Callable[..., None]) -> None:
+    """It would write into the topic index."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node, waiting = await group.leader(), list[Index]()
+        before = node.catalog.applied_index
+        advance, node.applier.advance = node.applier.advance, waiting.append
+        client.start(AppendRequest(timeout_ms=60_000), body(topic))
+        await group.until(lambda: waiting)
+        node.driver.fail(StorageError("save the hard state: the disk failed"))
+        advance(waiting[0])
+        assert node.catalog.applied_index == before < waiting[0]
+        with pytest.raises(StorageError, match="this node stops"):
+            node.store.sync()
+
+    play(story, 1, disks=MemoryDisk)
+
+
+class ByHand(Environment):
+    """A machine whose threads a test turns itself."""
+
+    def __init__(self) -> None:
+        self.turns: list[Any] = []
+        self.jobs: list[Any] = []
+
+    def worker(self, name: str, turn: Any, pause_s: float = 0.0) -> Any:
+        self.turns.append(turn)
+        return SimpleNamespace(put=self.jobs.append, start=lambda: None, join=lambda: None)
+
+
+def test_d2_a_node_that_failed_elsewhere_writes_and_syncs_nothing_that_still_waits() -> None:
+    machine = ByHand()
+    turns, jobs = machine.turns, machine.jobs
+
+    told, done = list[Any](), list[str]()
+    store: Any = SimpleNamespace(
+        append=lambda entries: done.append("append"), sync=lambda: done.append("sync"), truncate=done.append
+    )
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = LogWriter(store, loop, told.append, told.append, told.append, environment=machine)
+    flusher.truncate(Index(5))
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+    flusher.append((entry,))
+    flusher.abandon()
+    assert turns[0](jobs, True) is None
+    assert (done, told) == ([], [])
+
+
+def test_B20_a_sync_from_before_a_cut_says_nothing_of_what_is_written_there_again() -> None:
+    """The thread's word of it may reach the loop after the cut was asked for."""
+    machine, told, on_the_way, names = ByHand(), list[str](), list[Any](), iter(("before", "after"))
+    store: Any = SimpleNamespace(
+        append=lambda entries: None, sync=lambda: next(names), truncate=lambda after: None,
+        end=SimpleNamespace(position="cut"),
+    )  # fmt: skip
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: on_the_way.append((callback, argument)))
+    flusher = LogWriter(store, loop, told.append, lambda end: None, told.append, environment=machine)  # type: ignore[arg-type]
+
+    def turn() -> None:
+        jobs, machine.jobs[:] = machine.jobs[:], []
+        machine.turns[0](jobs, False)
+
+    def arrive() -> None:
+        for callback, argument in on_the_way:
+            callback(argument)
+        on_the_way.clear()
+
+    flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+    turn()
+    flusher.truncate(Index(0))
+    flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+    arrive()
+    assert told == []
+    turn()
+    arrive()
+    assert told == ["after"]
+
+
+def test_flush_async_tells_at_once_what_was_written_and_syncs_it_soon() -> None:
+    """However much comes meanwhile; when nothing came, nothing is synced; at the end all is."""
+    machine, now = ByHand(), 1000
+    machine.now_ms = lambda: now  # type: ignore[method-assign]
+    turns, told, done = machine.turns, list[Any](), list[str]()
+
+    def sync() -> str:
+        done.append("sync")
+        return "synced"
+
+    store: Any = SimpleNamespace(
+        append=lambda entries: done.append("append"), sync=sync, end=SimpleNamespace(position="written")
+    )
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = LogWriter(store, loop, told.append, told.append, told.append, lazy=True, environment=machine)
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+
+    def turn(*, last: bool = False, appends: int = 1) -> float | None:
+        for _ in range(appends):
+            flusher.append((entry,))
+        jobs, machine.jobs[:] = machine.jobs[:], []
+        pause: float | None = turns[0](jobs, last)
+        return pause
+
+    assert turn() == LAZY_SYNC_MS / 1000
+    now += LAZY_SYNC_MS - 50
+    assert turn() == 0.05
+    assert (done, told) == (["append", "append"], ["written", "written"])
+    now += 50
+    assert turn(appends=0) is None
+    assert (done[2:], told[2:]) == (["sync"], ["synced"])
+    now += LAZY_SYNC_MS
+    assert turn(appends=0) is None
+    assert len(done) == 3
+    turn(last=True)
+    assert (done[3:], told[3:]) == (["append", "sync"], ["synced"])
+
+
+def test_d5_a_vote_that_cannot_be_saved_is_never_sent(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        for name in group.config.members:
+            await group.start(name)
+            group.disks[name].fail("pwritev", "state")
+        failed = [asyncio.ensure_future(node.wait_failed()) for node in group.nodes.values()]
+        done, rest = await asyncio.wait(failed, return_when=asyncio.FIRST_COMPLETED)
+        assert all(isinstance(future.exception(), StorageError) for future in done)
+        assert not any(node.raft.role is Role.LEADER for node in group.nodes.values())
+        for future in rest:
+            future.cancel()
+
+    play(story, start=False, disks=MemoryDisk)
+
+
+def test_d12_a_full_disk_refuses_writes_deletes_nothing_and_works_again_later(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        data = body(topic, b"x" * 1000)
+        await client.append(data)
+        node = await group.leader()
+        disk = group.disks[node.node.node_id]
+        names = set(disk.names)
+        disk.free = node.node.disk_reserve_bytes - 1
+        while (answer := await client.append(data)).code is Code.SUCCESS:
+            pass
+        assert answer.code is Code.DISK_FULL
+        assert "disk" in answer.message
+        assert set(disk.names) == names
+        count = (await client.offsets("t")).offsets["t"][0]
+        assert (await client.fetch(topic, 0))[1] == [data] * count
+        disk.free = disk.total
+        while (answer := await client.append(data)).code is not Code.SUCCESS:
+            pass
+        assert answer.base_offset == count
+
+    play(story, 1, disks=MemoryDisk)
+
+
+def test_d12_a_leader_whose_disk_is_full_hands_over(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        old = await group.leader()
+        group.disks[old.node.node_id].free = 0
+        new = await group.leader(but=old.node.node_id)
+        assert (await (await group.client(new)).append(body(topic))).code is Code.SUCCESS
+
+    play(story, disks=MemoryDisk)
+
+
+def test_d12_no_room_for_the_next_file_is_waited_out(play: Callable[..., None]) -> None:
+    """A write that finds no room is acknowledged when there is some, and the node lives on."""
+
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = await group.leader()
+        disk = group.disks[node.node.node_id]
+        disk.fail("fallocate", "", errno.ENOSPC)
+        data = body(topic, bytes(900_000))
+        futures = [client.start(AppendRequest(timeout_ms=60_000), data) for _ in range(10)]
+        await group.until(lambda: node.driver.flusher.is_full)
+        while (await client.append(body(topic), timeout_ms=1)).code is not Code.DISK_FULL:
+            pass
+        before = sum(future.done() and future.result()[0].code is Code.SUCCESS for future in futures)
+        waiting = sum(not future.done() for future in futures)
+        assert waiting
+        disk.failures.clear()
+        codes = [(await future)[0].code for future in futures]
+        assert codes.count(Code.SUCCESS) == before + waiting
+        while (await client.append(data)).code is not Code.SUCCESS:
+            pass
+
+    play(story, 1, disks=MemoryDisk)
+
+
+class OneDamaged:
+    """A store whose entry 4 is damaged until it is ``sound``."""
+
+    end = SimpleNamespace(position=None)
+
+    def __init__(self) -> None:
+        self.sound = False
+        self.done: list[str] = []
+
+    def sync(self) -> None:
+        """Nothing to wait for."""
+
+    def truncate(self, after: Index) -> None:
+        if after == 4 and not self.sound:
+            raise CorruptEntry(f"entry {after} is damaged", after)
+        self.done.append(f"cut behind {after}")
+
+    def append(self, entries: Any) -> None:
+        self.done.append("append")
+
+
+def test_D4_a_cut_behind_a_damaged_entry_waits_for_its_repair_and_what_follows_waits_with_it() -> None:
+    machine = ByHand()
+    turns, jobs = machine.turns, machine.jobs
+    store = OneDamaged()
+    waits, durable, cuts, failures = list[Any](), list[Any](), list[Any](), list[Any]()
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = LogWriter(
+        store, loop, durable.append, cuts.append, failures.append, on_cut_waits=waits.append, environment=machine  # type: ignore[arg-type]
+    )
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+    flusher.truncate(Index(4))
+    flusher.append((entry,))
+    assert turns[0](jobs[:], False) is not None
+    assert turns[0]([], False) is not None
+    assert [error.index for error in waits] == [4], "told once"
+    assert (store.done, durable, cuts, failures, flusher.is_full) == ([], [], [], [], False)
+    store.sound = True
+    assert turns[0]([], False) is None
+    assert store.done == ["cut behind 4", "append"]
+    assert (len(cuts), len(durable), failures) == (1, 1, [])
+
+
+def test_D4_a_cut_farther_in_front_takes_the_place_of_one_that_waits_for_a_repair() -> None:
+    """The group has cut the damaged entry meanwhile: a copy of it will never come."""
+    machine = ByHand()
+    store = OneDamaged()
+    durable, cuts, failures = list[Any](), list[Any](), list[Any]()
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = LogWriter(store, loop, durable.append, cuts.append, failures.append, environment=machine)  # type: ignore[arg-type]
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+    flusher.truncate(Index(4))
+    flusher.append((entry,))
+    assert machine.turns[0](machine.jobs[:], False) is not None
+    given = len(machine.jobs)
+    flusher.truncate(Index(2))
+    flusher.append((entry,))
+    assert machine.turns[0](machine.jobs[given:], False) is None
+    assert store.done == ["cut behind 2", "append"], "and what stood behind the first cut is not written"
+    assert (len(cuts), len(durable), failures) == (1, 1, []), "the sync covers what the core has now"
+    flusher.append((entry,))
+    assert store.done[2:] == ["append"], "nothing is queued any more, so a small write is done at once"
+
+
+def test_d12_with_flush_async_a_write_that_waited_for_room_is_told_and_synced_though_nothing_follows() -> None:
+    """Else a follower never acknowledges it, and its leader waits for that with whatever comes after."""
+    machine, now = ByHand(), 1000
+    machine.now_ms = lambda: now  # type: ignore[method-assign]
+    room, told = False, list[Any]()
+
+    def append(entries: Any) -> None:
+        if not room:
+            raise DiskFull("no room")
+        store.end = SimpleNamespace(position="written")
+
+    store: Any = SimpleNamespace(append=append, sync=lambda: "synced", end=SimpleNamespace(position="before"))
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = LogWriter(store, loop, told.append, told.append, told.append, lazy=True, environment=machine)
+    flusher.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+    machine.turns[0](machine.jobs[:], False)
+    now += 2 * LAZY_SYNC_MS
+    machine.turns[0]([], False)
+    assert flusher.is_full
+    told.clear()
+    room = True
+    machine.turns[0]([], False)
+    assert told == ["written"]
+    now += LAZY_SYNC_MS
+    machine.turns[0]([], False)
+    assert told == ["written", "synced"]
+
+
+def test_d12_what_makes_room_is_done_while_a_write_waits_for_room() -> None:
+    """Retention runs on the same thread: it must not stand behind the very write that needs its space."""
+    machine = ByHand()
+    turns, jobs = machine.turns, machine.jobs
+
+    class Store:
+        room = False
+        end = SimpleNamespace(position=None)
+        done: list[str] = []  # noqa: RUF012 - one store
+        sync = staticmethod(lambda: None)
+
+        def append(self, entries: Any) -> None:
+            if not self.room:
+                raise DiskFull("no room")
+            self.done.append("append")
+
+    store, failures = Store(), list[BaseException]()
+    loop = SimpleNamespace(call_soon_threadsafe=lambda callback, argument: callback(argument))
+    flusher = LogWriter(
+        store, loop, lambda position: None, lambda end: None, failures.append, environment=machine  # type: ignore[arg-type]
+    )
+    entry: Any = SimpleNamespace(pos=0, end_pos=100)
+    flusher.append((entry,))
+
+    def free() -> None:
+        store.room = True
+        store.done.append("free")
+
+    assert turns[0](jobs[:], False) is not None
+    assert flusher.is_full
+    flusher.run(free)
+    turns[0](jobs[-1:], False)
+    turns[0]([], False)
+    assert store.done == ["free", "append"]
+    assert not flusher.is_full
+    assert not failures

@@ -1,0 +1,103 @@
+"""The order in which a node carries out what its core wants."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from dledger.config import GroupConfig, NodeConfig
+from dledger.errors import StorageError
+from dledger.net import run
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.peer import HeartBeatRequest
+from dledger.raft.state.ready import Ready
+from dledger.storage.file_store import FileStore, open_store
+from dledger.testing.disk.memory_disk import MemoryDisk
+from dledger.types import Index, NodeId, Term
+
+
+def entries_behind(end: LogEnd, term: int, count: int) -> tuple[Entry, ...]:
+    made = []
+    for number in range(count):
+        made.append(stamp(end, Term(term), 1, f"{number} of {term}".encode(), 1 << 20))
+        end = LogEnd.after(made[-1])
+    return tuple(made)
+
+
+def open_memory_store() -> FileStore:
+    group = GroupConfig(segment_bytes=1 << 20, index_file_bytes=32 << 10, max_body_bytes=1 << 16)
+    store = open_store(group, NodeConfig(node_id=NodeId("n0"), directory=Path("/node")), MemoryDisk())
+    assert isinstance(store, FileStore)
+    store.save_hard_state(HardState(Term(2), None, Index(-1)))
+    return store
+
+
+def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None:
+    """The former leader's tail is cut, and the new leader's entry in its place committed, by one push. A store that is
+    told of the commit while it still has the old entry would keep that for ever, and call it committed."""
+    store = open_memory_store()
+    old = entries_behind(LogEnd(), 1, 5)
+    new = entries_behind(LogEnd.after(old[2]), 2, 1)
+    told, failed = [], []
+    asked, may_cut = threading.Event(), threading.Event()
+    cut = store.truncate
+
+    def truncate(after: Index) -> None:
+        asked.set()
+        may_cut.wait()
+        cut(after)
+
+    store.truncate = truncate  # type: ignore[method-assign]
+
+    async def story() -> None:
+        done = asyncio.Event()
+
+        def on_committed(index: Index) -> None:
+            store.note_commit(index)
+            told.append((index, store.end.position.term))
+            done.set()
+
+        raft: Any = SimpleNamespace(
+            truncated=lambda end: None, persisted=lambda position, now: Ready(), deadline_ms=lambda: 1 << 60
+        )
+        listener: Any = SimpleNamespace(on_committed=on_committed, on_cut=lambda end: None)
+        driver = ReadyLoop(raft, store, lambda message: None, lambda: None, listener, failed.append)
+        driver.start()
+        driver.carry_out(Ready(append=old))
+        driver.carry_out(Ready(truncate_to=Index(2), append=new, committed=Index(3)))
+        await asyncio.to_thread(asked.wait)
+        assert told == [], "the old entry 3 was taken for the committed one"
+        may_cut.set()
+        async with asyncio.timeout(20):
+            await done.wait()
+        await driver.stop()
+
+    run(story())
+    assert failed == []
+    assert told[0][0] == 3
+    assert store.end == LogEnd.after(new[0])
+    assert store.hard_state.commit_hint <= 3
+    store.close()
+
+
+def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more() -> None:
+    """The disk of the topic index fails while a commit is told: what the same call wanted to send stays unsent."""
+    sent, failed = [], []
+
+    async def story() -> None:
+        raft: Any = SimpleNamespace(deadline_ms=lambda: 1 << 60)
+        listener: Any = SimpleNamespace(on_committed=lambda index: driver.fail(StorageError("the disk failed")))
+        store: Any = SimpleNamespace()
+        driver = ReadyLoop(raft, store, sent.append, lambda: None, listener, failed.append)
+        beat = HeartBeatRequest(group="g", local_id=NodeId("n0"), remote_id=NodeId("n1"), term=Term(1),
+                                leader_id=NodeId("n0"))  # fmt: skip
+        driver.carry_out(Ready(committed=Index(3), messages=(beat,)))
+        await driver.stop()
+
+    run(story())
+    assert [str(error) for error in failed] == ["the disk failed"]
+    assert sent == []

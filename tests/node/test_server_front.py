@@ -1,0 +1,239 @@
+"""The port: who may come in, and what happens to those who break the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from elections import SLOW_VOTES
+
+from dledger.client import AsyncClient
+from dledger.net import FrameLimits, Handlers, connect
+from dledger.protocol.messages.client import AppendRequest, FetchResponse, StatusRequest, TransferRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.peer import HeartBeatRequest
+from dledger.protocol.wire import FrameReader, encode
+from dledger.protocol.wire.framing import pack_frame
+from dledger.protocol.wire.msgpack import unpack
+from dledger.records.body.header import BodyHeader, BodyKind, encode_header
+from dledger.release import RELEASE
+from dledger.types import NodeId, Term
+
+
+def body(topic_id: int, payload: bytes = b"payload") -> bytes:
+    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
+
+
+async def talk(port: int, data: bytes) -> bytes:
+    """Send bytes to a port; what came back until it was closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    try:
+        return await asyncio.wait_for(reader.read(), 20)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def hello(port: int, request: HelloRequest) -> tuple[HelloResponse, bool]:
+    """The answer, and whether the node closed the connection behind it."""
+    loop = asyncio.get_running_loop()
+    answer, closed = loop.create_future(), loop.create_future()
+    handlers = Handlers(
+        on_frame=lambda connection, request_id, message, payload: answer.set_result(message),
+        on_close=lambda connection, error: closed.set_result(True),
+    )
+    connection = await connect(f"127.0.0.1:{port}", handlers, FrameLimits(), 5)
+    connection.send(request, 1)
+    result = await asyncio.wait_for(answer, 20)
+    if result.code is not Code.SUCCESS:
+        return result, await asyncio.wait_for(closed, 20)
+    connection.close()
+    return result, False
+
+
+GARBAGE = {
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "zeros": bytes(1000),
+    "a request before hello": b"".join(encode(StatusRequest(), 1)),
+    "a flipped bit": bytes([b ^ (1 if at == 26 else 0) for at, b in enumerate(b"".join(encode(HelloRequest(), 1)))]),
+    "an answer": b"".join([*encode(HelloRequest(), 1), *encode(FetchResponse(code=Code.SUCCESS), 2)]),
+    "a peer's message from a client": b"".join(
+        [
+            *encode(HelloRequest(), 1),
+            *encode(
+                HeartBeatRequest(
+                    group="test", local_id=NodeId("n1"), remote_id=NodeId("n0"), term=Term(99), leader_id=NodeId("n1")
+                )
+            ),
+        ]
+    ),
+    "a client's request from a peer": b"".join(
+        [*encode(HelloRequest(group="test", node_id="n1"), 1), *encode(StatusRequest(), 2)]
+    ),
+    "a frame over the limit": b"".join(
+        [*encode(HelloRequest(), 1), *encode(AppendRequest(), 2, [bytes(8 << 20)])]
+    ),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_closes_that_connection_and_no_other(play: Callable[..., None], what: str) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        node = group.nodes["n0"]
+        term = node.raft.term
+        await talk(node.port, GARBAGE[what])
+        assert (await client.append(body(topic))).code is Code.SUCCESS
+        assert node.raft.term == term
+
+    play(story, 3)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "names"),
+    [
+        (HelloRequest(group="other"), Code.UNKNOWN_GROUP, "other"),
+        (HelloRequest(group="other", node_id="n1"), Code.UNKNOWN_GROUP, "other"),
+        (HelloRequest(node_id="n1"), Code.UNKNOWN_GROUP, "test"),
+        (HelloRequest(group="test", node_id="n7"), Code.UNKNOWN_MEMBER, "n7"),
+        (HelloRequest(group="test", node_id="n0"), Code.UNEXPECTED_MEMBER, "n0"),
+        (HelloRequest(version=99), Code.UNSUPPORTED, "99"),
+    ],
+)
+def test_whoever_does_not_belong_here_is_told_so(
+    play: Callable[..., None], request_: HelloRequest, code: Code, names: str
+) -> None:
+    async def story(group: Any) -> None:
+        answer, closed = await hello(group.nodes["n0"].port, request_)
+        assert answer.code is code
+        assert names in answer.message
+        assert closed
+
+    play(story, 1)
+
+
+def test_a_hello_of_the_release_before_is_told_both_releases(play: Callable[..., None]) -> None:
+    """Its programs take an answer of four fields, and print the second one."""
+    old = pack_frame(1, 7, b"\x93\xa4test\xa2n1\x01", 0)
+
+    async def story(group: Any) -> None:
+        [frame] = FrameReader(FrameLimits()).feed(await talk(group.nodes["n0"].port, old))
+        code, text, name, node_id = unpack(frame.header)
+        assert (frame.kind, frame.request_id, code, name, node_id) == (2, 7, Code.UNSUPPORTED, "test", "n0")
+        assert f"dledger {RELEASE}" in text
+        assert "dledger 0.1.0" in text
+        assert "upgrade the older one" in text
+
+    play(story, 3)
+
+
+def test_a_hello_is_answered_with_group_and_node(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        for name in ("", "test"):
+            answer, _ = await hello(group.nodes["n0"].port, HelloRequest(group=name))
+            assert (answer.code, answer.group, answer.node_id) == (Code.SUCCESS, "test", "n0")
+
+    play(story, 1)
+
+
+def test_more_connections_than_allowed_are_closed(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        first = await group.client()
+        second = await group.client()
+        refused = await talk(group.nodes["n0"].port, b"".join(encode(HelloRequest(), 1)))
+        assert b"max_connections of the node" in refused
+        assert (await first.ask(StatusRequest())).code is Code.SUCCESS
+        assert (await second.ask(StatusRequest())).code is Code.SUCCESS
+
+    play(story, 1, max_connections=2)
+
+
+def test_members_come_and_go_while_clients_have_all_places(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        leader = await group.leader()
+        clients = [await group.client(leader) for _ in range(2)]
+        name = (await group.follower()).node.node_id
+        await group.kill(name)
+        await group.start(name)
+        await group.until(lambda: leader.peers.connected()[name])
+        await group.until(lambda: all(group.nodes[name].peers.connected().values()))
+        await group.until(lambda: group.nodes[name].raft.leader_id == leader.node.node_id)
+        for client in clients:
+            assert (await client.ask(StatusRequest())).code is Code.SUCCESS
+
+    play(story, 3, max_connections=2)
+
+
+def test_a_client_that_was_closed_as_idle_goes_on_without_an_error(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        leader = await group.leader()
+        async with AsyncClient(f"127.0.0.1:{leader.port}") as client:
+            await client.create_topic("t")
+            await client.append("t", [b"before"])
+            await group.until(lambda: not leader.front.clients)
+            await client.append("t", [b"after"])
+            assert await client.end_offsets("t") == {0: 2}
+
+    play(story, 1, client_idle_ms=50)
+
+
+def test_status_requests_do_not_count_as_use(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        node = await group.leader()
+        before = node.client_requests
+        await client.ask(StatusRequest())
+        assert node.client_requests == before
+        await client.create("t")
+        assert node.client_requests == before + 1
+
+    play(story, 1)
+
+
+def test_a_transfer_is_answered_when_the_other_leads(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        topic = await client.create("t")
+        await group.agree()
+        old, to = await group.leader(), (await group.follower()).node.node_id
+        answer = await client.ask(TransferRequest(to=to))
+        assert answer.code is Code.SUCCESS
+        assert (await group.leader(but=old.node.node_id)).node.node_id == to
+        assert (await (await group.client()).append(body(topic))).code is Code.SUCCESS
+
+    play(story, **SLOW_VOTES)
+
+
+def test_a_transfer_that_cannot_be_says_why(play: Callable[..., None]) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        stranger = await client.ask(TransferRequest(to=NodeId("n9")))
+        assert (stranger.code, "n9" in stranger.message) == (Code.UNKNOWN_MEMBER, True)
+        follower = await group.follower()
+        refused = await (await group.client(follower)).ask(TransferRequest(to=follower.node.node_id))
+        assert refused.code is Code.NOT_LEADER
+        assert refused.leader_id == (await group.leader()).node.node_id
+
+    play(story)
+
+
+def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(play: Callable[..., None]) -> None:
+    """It hangs up on them itself: no reason to begin an election on its way out."""
+
+    async def story(group: Any) -> None:
+        await group.agree()
+        node = await group.follower()
+        lost = list[NodeId]()
+        node.driver.peer_lost = lost.append
+        assert any(node.front._peers.values())
+        await group.stop(node.node.node_id)
+        assert not any(node.front._peers.values())
+        assert lost == []
+
+    play(story)

@@ -1,0 +1,118 @@
+"""Under TLS a node is the one that its certificate names, for the others and for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from dledger.config import GroupConfig, NodeConfig, tls_files
+from dledger.errors import AccessDenied, ConfigError
+from dledger.net import FrameLimits, Handlers, connect, run
+from dledger.net.connections.blocking import BlockingConnection
+from dledger.net.connections.handshake import Greeting, Introduction
+from dledger.net.connections.tls import client_context, nodes_of
+from dledger.node.node import NodeServer
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest
+from dledger.types import NodeId
+
+Issue = Callable[..., dict[str, str]]
+MEMBERS = (NodeId("n0"), NodeId("n1"))
+GROUP = GroupConfig(group="test", members=MEMBERS, segment_bytes=16 << 20, index_file_bytes=1 << 20)
+
+
+def node(tmp_path: Path, files: dict[str, str]) -> NodeServer:
+    full: Any = {"disk_warn_ratio": 1.0, "disk_full_ratio": 1.0}
+    config = NodeConfig(node_id=NodeId("n0"), directory=tmp_path / "n0", **full, **files)
+    return NodeServer(GROUP, config, lambda: {NodeId("n0"): "127.0.0.1:1", NodeId("n1"): "127.0.0.1:1"})
+
+
+async def hello(port: int, files: dict[str, str], node_id: str) -> Any:
+    answer = asyncio.get_running_loop().create_future()
+    handlers = Handlers(
+        on_frame=lambda connection, request_id, message, payload: answer.set_result(message),
+        on_close=lambda connection, error: None,
+    )
+    context = client_context(tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()}))
+    connection = await connect(f"127.0.0.1:{port}", handlers, FrameLimits(), 5, tls=context)
+    connection.send(HelloRequest(group="test", node_id=node_id), 1)
+    found = await asyncio.wait_for(answer, 20)
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "node_id", "code"),
+    [
+        (("n1",), "n1", Code.SUCCESS),
+        (("n0", "n1"), "n1", Code.SUCCESS),
+        (("n2",), "n1", Code.ACCESS_DENIED),
+        ((), "n1", Code.ACCESS_DENIED),
+        ((), "", Code.SUCCESS),
+        (("n2",), "", Code.SUCCESS),
+    ],
+)
+def test_a_member_is_who_its_certificate_says(
+    tmp_path: Path, issue: Issue, nodes: tuple[str, ...], node_id: str, code: Code
+) -> None:
+    authority = trustme.CA()
+
+    async def story() -> None:
+        server = node(tmp_path, issue(authority=authority))
+        await server.start()
+        try:
+            answer = await hello(server.port, issue(authority=authority, nodes=nodes), node_id)
+        finally:
+            await server.stop()
+        assert answer.code is code
+        if code is not Code.SUCCESS:
+            assert "dledger://node/n1" in answer.message
+
+    run(story())
+
+
+def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(tmp_path: Path, issue: Issue) -> None:
+    """Another member's certificate, and a name that it takes for its own: the address is not enough."""
+    authority = trustme.CA()
+    files = issue(authority=authority, nodes=("n0",))
+    context = client_context(tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()}))
+
+    async def story() -> None:
+        server = node(tmp_path, issue(authority=authority, nodes=("n0",)))
+        await server.start()
+        server.gate._node = server.node = NodeConfig(node_id=NodeId("n1"), directory=tmp_path)  # it lies
+        try:
+            with pytest.raises(AccessDenied, match="says that it is node n1"):
+                await asyncio.to_thread(
+                    BlockingConnection, f"127.0.0.1:{server.port}", Greeting(Introduction()), FrameLimits(), 10, context
+                )
+        finally:
+            await server.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("nodes", [(), ("n1",), ("n1", "n2")])
+def test_a_node_without_a_certificate_of_its_own_does_not_start(
+    tmp_path: Path, issue: Issue, nodes: tuple[str, ...]
+) -> None:
+    async def story() -> None:
+        files = issue(nodes=nodes)
+        said = f"{files['tls_certificate']!r} is .*not for node n0.*openssl req -new -key .*URI:dledger://node/n0"
+        with pytest.raises(ConfigError, match=said):
+            await node(tmp_path, files).start()
+
+    run(story())
+    assert not (tmp_path / "n0").exists()
+
+
+def test_only_uris_of_nodes_name_nodes() -> None:
+    names = (("DNS", "dledger://node/n1"), ("URI", "dledger://client/alice"), ("URI", "http://node/n2"),
+             ("URI", "dledger://node/n3"))  # fmt: skip
+    assert nodes_of({"subjectAltName": names}) == {"n3"}
+    assert nodes_of({}) == nodes_of(None) == set()

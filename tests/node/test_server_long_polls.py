@@ -1,0 +1,230 @@
+"""Requests that wait: how many may, whose turn it is, and who is served at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dledger.node.handlers import parked_requests as long_polls
+from dledger.node.handlers.parked_requests import MOST_COST, POLL_COST, TURN_ANSWERS, LongPoll, LongPolls
+
+COST = POLL_COST + 2
+"""Of one that names a partition."""
+KEY = 5 << 32
+
+
+class Loop:
+    """An event loop whose time stands still until `pass_time`."""
+
+    def __init__(self) -> None:
+        self.soon: list[Timer] = []
+        self.timers: list[tuple[float, int, Timer]] = []
+        self.now_s = 0.0
+
+    def call_soon(self, callback: Callable[[], None]) -> Timer:
+        timer = Timer(callback)
+        self.soon.append(timer)
+        return timer
+
+    def call_later(self, delay: float, callback: Callable[..., None], *args: Any) -> Timer:
+        timer = Timer(lambda: callback(*args))
+        self.timers.append((self.now_s + delay, len(self.timers), timer))
+        return timer
+
+    def turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for timer in soon:
+            if not timer.cancelled:
+                timer.callback()
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+        due = sorted(timer for timer in self.timers if timer[0] <= self.now_s)
+        self.timers = [timer for timer in self.timers if timer[0] > self.now_s]
+        for _, _, timer in due:
+            if not timer.cancelled:
+                timer.callback()
+
+
+class Timer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Growth:
+    """The ends of partitions."""
+
+    def __init__(self) -> None:
+        self.grown: set[int] = set()
+        self.gone: set[int] = set()
+        self.ends: dict[int, int] = {}
+        self.looks = 0
+
+    def end_of(self, key: int) -> int:
+        self.looks += 1
+        return self.ends.get(key, 0)
+
+
+class Node:
+    """Notes who was served and who was given up."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.growth = Growth()
+        self.polls = LongPolls(self.growth)
+        self.served: list[Any] = []
+        self.given_up: list[Any] = []
+
+    def hold(self, connection: Any, *wants: tuple[int, int], wait_ms: int = 1000, size: int = 0) -> None:
+        serve, give_up = lambda: self.served.append(connection), lambda: self.given_up.append(connection)
+        self.polls.hold(LongPoll(connection, wants, serve, give_up, size), wait_ms)
+
+    def append(self, key: int = KEY) -> None:
+        self.growth.ends[key] = self.growth.end_of(key) + 1
+        self.growth.grown.add(key)
+        self.polls.applied()
+
+    def all_turns(self) -> int:
+        turns = 0
+        while self.loop.soon:
+            self.loop.turn()
+            turns += 1
+        return turns
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    loop = Loop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    return Node(loop)
+
+
+@pytest.fixture
+def small(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """There is room for 64 that wait for a partition each."""
+    monkeypatch.setattr(long_polls, "MOST_COST", 64 * COST)
+    return node
+
+
+def test_who_waits_is_served_when_its_record_is_there_and_given_up_when_the_time_is_over(node: Node) -> None:
+    node.hold("a", (KEY, 0))
+    node.hold("b", (KEY, 5))
+    node.hold("c", (KEY + 1, 0))
+    node.append()
+    assert (node.served, node.given_up, len(node.polls)) == (["a"], [], 2)
+    node.loop.pass_time(1)
+    node.loop.turn()
+    assert (node.served, node.given_up, len(node.polls)) == (["a"], ["b", "c"], 0)
+    node.loop.pass_time(100)
+    node.all_turns()
+    node.append()
+    assert (node.served, node.given_up) == (["a"], ["b", "c"])
+
+
+def test_who_waits_for_several_partitions_is_served_once_by_the_first_that_grows_or_goes(node: Node) -> None:
+    node.hold("two", (KEY, 3), (KEY + 1, 0))
+    node.hold("gone", (KEY, 9))
+    node.hold("other", (KEY + (1 << 32), 0))
+    node.append(KEY + 1)
+    node.append(KEY)
+    assert node.served == ["two"]
+    node.growth.gone.add(KEY >> 32)
+    node.polls.applied()
+    assert node.served == ["two", "gone"]
+    assert not node.growth.gone
+    assert not node.growth.grown
+    node.growth.gone.add(KEY >> 32)
+    node.polls.applied()
+    assert node.served == ["two", "gone"]
+
+
+def test_who_waits_for_anything_is_served_by_anything(node: Node) -> None:
+    node.hold("any")
+    node.polls.applied()
+    assert (node.served, len(node.polls)) == (["any"], 0)
+
+
+def test_one_client_may_hold_as_much_as_there_is_room_for_and_loses_its_oldest_to_others(small: Node) -> None:
+    for _ in range(64):
+        small.hold("many", (KEY, 0))
+    assert len(small.polls) == 64
+    small.hold("one", (KEY, 0))
+    for _ in range(100):
+        small.hold("many", (KEY, 0))
+    small.hold("wide", (KEY, 0), size=100 * 64 * COST)
+    small.all_turns()
+    assert set(small.given_up) == {"many", "wide"}, "the last has more than there is room for"
+    small.append()
+    small.all_turns()
+    assert small.served.count("one") == 1
+    assert 50 < len(small.served) <= 64
+
+
+def test_all_together_hold_no_more_than_there_is_room_for(small: Node) -> None:
+    for number in range(1000):
+        small.hold(number % 200, (KEY, 0))
+        assert len(small.polls) <= 64
+    small.all_turns()
+    assert len(small.given_up) == 1000 - 64
+
+
+def test_answers_that_are_due_and_not_made_yet_take_room_too(small: Node) -> None:
+    for _ in range(64):
+        small.hold("many", (KEY, 0))
+    small.append()
+    assert len(small.served) == TURN_ANSWERS
+    for _ in range(1000):
+        small.hold("many", (KEY, 100))
+    assert len(small.served) + len(small.given_up) >= 1064 - 64, "most of them are answered by now"
+    small.all_turns()
+    assert len(small.served) + len(small.given_up) + len(small.polls) == 1064
+
+
+def test_an_append_looks_at_none_that_it_does_not_serve(node: Node) -> None:
+    for number in range(10_000):
+        node.hold("many", (KEY, 100 + number))
+        node.hold("many", (KEY + number + 1, 0))
+    node.hold("one", (KEY, 0))
+    node.growth.looks = 0
+    node.append()
+    assert node.served == ["one"]
+    assert node.growth.looks <= 2
+
+
+def test_answers_are_made_a_few_in_a_turn_and_the_connections_take_turns(node: Node) -> None:
+    assert 2000 * COST < MOST_COST
+    for _ in range(1000):
+        node.hold("many", (KEY, 0))
+        node.hold("late", (KEY, 100))
+    node.hold("one", (KEY, 0))
+    node.append()
+    assert len(node.served) == TURN_ANSWERS
+    assert "one" in node.served
+    assert node.all_turns() >= 1000 // TURN_ANSWERS
+    assert len(node.served) == 1001
+    node.loop.pass_time(1)
+    node.loop.turn()
+    assert len(node.given_up) == TURN_ANSWERS
+    node.all_turns()
+    assert len(node.given_up) == 1000
+
+
+def test_who_has_gone_is_not_answered_and_at_the_end_everybody_is(node: Node) -> None:
+    for _ in range(50):
+        node.hold("gone", (KEY, 0))
+        node.hold("stays", (KEY, 7))
+    node.append()
+    node.polls.forget("gone")  # type: ignore[arg-type]
+    node.served.clear()
+    node.polls.stop()
+    assert (node.served, len(node.given_up), len(node.polls)) == ([], 50, 0)
+    node.loop.pass_time(1)
+    node.all_turns()
+    assert (node.served, set(node.given_up), len(node.given_up)) == ([], {"stays"}, 50)

@@ -1,0 +1,77 @@
+"""A node as a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from dledger.config import GroupConfig, NodeConfig
+from dledger.node.process import run_node
+from dledger.types import NodeId
+settings = dict(segment_bytes=1 << 20, index_file_bytes=3200, max_body_bytes=1 << 16)
+node = NodeConfig(node_id=NodeId("n0"), directory=Path(sys.argv[1]), **eval(sys.argv[2]))
+run_node(GroupConfig(**settings), node, lambda: {}, lambda port: print(port, flush=True))
+heavy = [name for name in ("pyarrow", "pyspark", "numpy") if name in sys.modules]
+print("loaded", heavy)
+"""
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def start(nodes: list[subprocess.Popen[str]], path: Path, settings: str = "{}") -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(path), settings],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ,
+    )  # fmt: skip
+    nodes.append(process)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_node_gracefully(
+    nodes: list[subprocess.Popen[str]], tmp_path: Path, number: signal.Signals
+) -> None:
+    node = start(nodes, tmp_path / "n0")
+    assert node.stdout is not None
+    assert int(node.stdout.readline()) > 0
+    node.send_signal(number)
+    out, log = node.communicate(timeout=30)
+    assert node.returncode == 0, log
+    assert "loaded []" in out
+    assert "has stopped" in log
+
+
+def test_an_unused_node_ends_by_itself(nodes: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+    node = start(nodes, tmp_path / "n0", "dict(idle_timeout_ms=200)")
+    _, log = node.communicate(timeout=30)
+    assert node.returncode == 0, log
+    assert "nobody has used it" in log
+
+
+def test_a_second_node_on_the_same_port_fails_with_a_clear_error(
+    nodes: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    first = start(nodes, tmp_path / "first")
+    assert first.stdout is not None
+    port = first.stdout.readline().strip()
+    second = start(nodes, tmp_path / "second", f"dict(port={port})")
+    _, log = second.communicate(timeout=30)
+    assert second.returncode != 0
+    assert "PortInUse" in log
+    assert port in log

@@ -1,0 +1,375 @@
+"""Members prove the group's secret, to one another and before anything else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trimming import SMALL, awake, equal, trimmed, write
+
+from dledger.config import NodeConfig
+from dledger.errors import ConfigError, StorageError
+from dledger.net import FrameLimits, Handlers, connect
+from dledger.net.secret import Secret, Side, create_secret
+from dledger.node.handlers.membership_secret import with_secret
+from dledger.node.handlers.secret_enforcement import SECRET_FILE
+from dledger.protocol.messages.catalog_commands import EnforceSecret
+from dledger.protocol.messages.client import ExecuteRequest, StatusRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.protocol.messages.peer import HeartBeatRequest
+from dledger.types import NodeId, Term
+
+STRANGER = HelloRequest(group="test", node_id="n1", nonce=b"s" * 16)
+PEER = HelloRequest(group="test", node_id="n1", nonce=b"p" * 16)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> str:
+    create_secret(tmp_path / "secret")
+    return str(tmp_path / "secret")
+
+
+@pytest.fixture
+def other_secret(tmp_path: Path) -> str:
+    create_secret(tmp_path / "other")
+    return str(tmp_path / "other")
+
+
+def key(path: str) -> Secret:
+    return Secret(Path(path).read_bytes().strip())
+
+
+class Visitor:
+    """A bare connection to a node."""
+
+    def __init__(self) -> None:
+        self.answers: asyncio.Queue[Any] = asyncio.Queue()
+        self.closed = asyncio.Event()
+
+    async def open(self, port: int) -> Visitor:
+        handlers = Handlers(
+            on_frame=lambda connection, request_id, message, payload: self.answers.put_nowait(message),
+            on_close=lambda connection, error: self.closed.set(),
+        )
+        self.connection = await connect(f"127.0.0.1:{port}", handlers, FrameLimits(), 5)
+        return self
+
+    async def ask(self, message: Any) -> HelloResponse:
+        self.connection.send(message, 1)
+        answer = await asyncio.wait_for(self.answers.get(), 20)
+        assert isinstance(answer, HelloResponse)
+        return answer
+
+
+async def visit(port: int, hello: HelloRequest, prove: Callable[[HelloResponse], bytes]) -> HelloResponse:
+    """Say hello and prove what is asked for; the node's last word."""
+    visitor = await Visitor().open(port)
+    answer = await visitor.ask(hello)
+    assert answer.proof_wanted
+    last = await visitor.ask(HelloProof(proof=prove(answer)))
+    if last.code is not Code.SUCCESS:
+        await asyncio.wait_for(visitor.closed.wait(), 20)
+    visitor.connection.close()
+    return last
+
+
+def test_members_with_one_secret_are_a_group(play: Callable[..., None], secret: str) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        await client.create("t")
+        await group.agree()
+        for node in group.nodes.values():
+            assert node.gate.status() == {"has": True, "required": True, "unproved": []}
+
+    play(story, secret_file=secret)
+
+
+def test_a_stranger_who_says_that_he_is_a_member_moves_no_term(
+    play: Callable[..., None], secret: str, other_secret: str
+) -> None:
+    beat = HeartBeatRequest(
+        group="test", local_id=NodeId("n1"), remote_id=NodeId("n0"), term=Term(500), leader_id=NodeId("n1")
+    )
+
+    async def story(group: Any) -> None:
+        node = group.nodes["n0"]
+        await group.client()
+        terms = [n.raft.term for n in group.nodes.values()]
+        silent = await Visitor().open(node.port)
+        assert (await silent.ask(STRANGER)).proof_wanted
+        silent.connection.send(beat)  # and no proof
+        await asyncio.wait_for(silent.closed.wait(), 20)
+        wrong = key(other_secret)
+        proofs: dict[str, Callable[[HelloResponse], bytes]] = {
+            "none": lambda answer: b"",
+            "of another secret": lambda answer: wrong.proof(Side.OPENS, STRANGER, answer),
+            "the node's own": lambda answer: answer.proof,
+            "zeros": lambda answer: bytes(32),
+        }
+        for what, prove in proofs.items():
+            last = await visit(node.port, STRANGER, prove)
+            assert last.code is Code.ACCESS_DENIED, what
+        assert [n.raft.term for n in group.nodes.values()] == terms
+
+    play(story, secret_file=secret)
+
+
+def test_a_proof_of_a_client_or_for_another_connection_makes_no_member(
+    play: Callable[..., None], secret: str
+) -> None:
+    good = key(secret)
+
+    async def story(group: Any) -> None:
+        port = group.nodes["n0"].port
+        seen: list[bytes] = []
+
+        def sound(answer: HelloResponse) -> bytes:
+            seen.append(good.proof(Side.OPENS, PEER, answer))
+            return seen[-1]
+
+        as_client = HelloRequest(group="test", nonce=PEER.nonce)
+        assert (await visit(port, PEER, sound)).code is Code.SUCCESS
+        for prove in (lambda answer: seen[0], lambda answer: good.proof(Side.OPENS, as_client, answer)):
+            assert (await visit(port, PEER, prove)).code is Code.ACCESS_DENIED
+
+    play(story, secret_file=secret)
+
+
+def test_a_node_proves_the_secret_before_a_member_does(play: Callable[..., None], secret: str) -> None:
+    async def story(group: Any) -> None:
+        visitor = await Visitor().open(group.nodes["n0"].port)
+        answer = await visitor.ask(PEER)
+        assert key(secret).is_proof(answer.proof, Side.ACCEPTS, PEER, answer)
+        assert answer.nonce != (await (await Visitor().open(group.nodes["n0"].port)).ask(PEER)).nonce
+
+    play(story, secret_file=secret)
+
+
+def test_clients_prove_only_where_they_are_asked_to(play: Callable[..., None], secret: str) -> None:
+    async def story(group: Any) -> None:
+        node = group.nodes["n0"]
+        client = await Visitor().open(node.port)
+        answer = await client.ask(HelloRequest())
+        assert answer.proof_wanted is node.node.clients_prove
+        if node.node.clients_prove:
+            client.connection.send(StatusRequest(), 2)
+            await asyncio.wait_for(client.closed.wait(), 20)
+            hello = HelloRequest(nonce=b"c" * 16)
+            good = key(secret)
+            assert (await visit(node.port, hello, lambda a: good.proof(Side.OPENS, hello, a))).code is Code.SUCCESS
+            assert (await visit(node.port, hello, lambda a: b"")).code is Code.ACCESS_DENIED
+            assert (await visit(node.port, hello, lambda a: bytes(32))).code is Code.ACCESS_DENIED
+
+    play(story, 1, secret_file=secret)
+    play(story, 1, secret_file=secret, clients_prove=True)
+
+
+def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
+    play: Callable[..., None], secret: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(group: Any) -> None:
+        client = await group.client()
+        await client.create("t")
+        for name in ("n0", "n1"):
+            await group.stop(name)
+            await group.start(name, secret_file=secret)
+            await group.client()
+        await group.agree()
+        with_one = group.nodes["n0"]
+        await group.until(lambda: with_one.gate.status()["unproved"] == ["n2"])
+        assert "n2 proves no secret and is taken all the same" in caplog.text
+        await group.stop("n2")
+        await group.start("n2", secret_file=secret)
+        await group.until(lambda: not with_one.gate.status()["unproved"])
+        assert not with_one.gate.status()["required"]
+        leader = await group.leader()
+        await group.until(lambda: not leader.peers.shut_out())
+        assert (await (await group.client()).execute(EnforceSecret())).code is Code.SUCCESS
+        await group.agree()
+        await group.until(lambda: all(node.gate.status()["required"] for node in group.nodes.values()))
+        await group.stop("n0", "n1", "n2")
+        await group.start("n0", secret_file=secret)
+        port = group.nodes["n0"].port
+        assert (await visit(port, STRANGER, lambda answer: b"")).code is Code.ACCESS_DENIED
+        with pytest.raises(ConfigError, match="only members that prove its secret"):
+            await group.start("n1", secret_file="")
+        await group.start("n1", "n2", secret_file=secret)
+        assert (await group.client()).connection
+
+    play(story)
+
+
+async def own_command(group: Any) -> None:
+    """Let the leader write the entry, whoever is there; a release before this one did so for anybody."""
+    leader = await group.leader()
+    leader.writes.execute(None, 0, ExecuteRequest(command=EnforceSecret()))
+    await group.until(lambda: leader.catalog.secret_enforced)
+
+
+def test_the_leader_does_not_shut_out_a_member_that_has_not_proved_the_secret_or_is_not_there(
+    play: Callable[..., None], secret: str
+) -> None:
+    async def refusal(group: Any) -> str:
+        answer = await (await group.client()).execute(EnforceSecret())
+        assert answer.code is Code.ILLEGAL_MEMBER_STATE
+        assert not any(node.catalog.secret_enforced for node in group.nodes.values())
+        message: str = answer.message
+        return message
+
+    async def story(group: Any) -> None:
+        await group.client()
+        await group.hand_over("n0")
+        assert (await refusal(group)).startswith("n0, which leads, has no secret itself")
+        for name in ("n1", "n2"):
+            await group.stop(name)
+            await group.start(name, secret_file=secret)
+        await group.hand_over("n1")
+        leader = group.nodes["n1"]
+        await group.until(lambda: leader.peers.connected() == {"n0": True, "n2": True})
+        assert (await refusal(group)).startswith("n0 (proves no secret) would be shut out for ever")
+        await group.stop("n0")
+        await group.until(lambda: not leader.peers.connected()["n0"])
+        assert (await refusal(group)).startswith("n0 (is not reached) would be shut out for ever")
+        assert not any(node.gate.status()["required"] for node in group.nodes.values())
+        await group.start("n0", secret_file=secret)
+        await group.until(lambda: not leader.peers.shut_out())
+        assert (await (await group.client(leader)).execute(EnforceSecret())).code is Code.SUCCESS
+        await group.agree()
+        assert all(node.gate.status()["required"] for node in group.nodes.values())
+        await group.stop("n0")
+        await group.until(lambda: not leader.peers.connected()["n0"])
+        repeat = await (await group.client()).execute(EnforceSecret())
+        assert repeat.code is Code.SUCCESS, "who asks again because the answer was lost is told that it is so"
+
+    play(story)
+
+
+def test_each_sign_that_a_member_proves_no_secret_speaks_against_enforcing_it(
+    play: Callable[..., None], secret: str
+) -> None:
+    """It proves nothing where this node has called it, or has come itself and was taken without a proof."""
+
+    async def story(group: Any) -> None:
+        gate = (await group.leader()).gate
+        other = NodeId("n1" if gate._node.node_id == "n0" else "n0")
+        assert gate.shut_out({other}, {other}) == ""
+        assert gate.shut_out({other}, set()).startswith(f"{other} (proves no secret) would be shut out for ever")
+        gate.unproved[other] = "0.1.0"
+        assert gate.shut_out({other}, {other}).startswith(f"{other} (proves no secret) would be shut out for ever")
+
+    play(story, 2, secret_file=secret)
+
+
+def test_a_node_asks_for_proofs_by_its_catalog_too_where_the_entry_is_applied_no_more(
+    play: Callable[..., None], secret: str
+) -> None:
+    """The record of the directory is gone, and the checkpoint is behind the entry."""
+
+    async def story(group: Any) -> None:
+        await own_command(group)
+        node = group.nodes["n0"]
+        index = node.catalog.applied_index
+        await group.stop("n0")
+        (group.folder / "n0" / SECRET_FILE).unlink()
+        await group.start("n0")
+        node = group.nodes["n0"]
+        assert node.checkpoints.index >= index
+        assert node.gate.status()["required"]
+
+    play(story, 1, secret_file=secret)
+
+
+def test_a_member_that_takes_over_the_leaders_state_asks_for_proofs_from_then_on(
+    play: Callable[..., None], secret: str
+) -> None:
+    async def story(group: Any) -> None:
+        await write(group, 0, 3)
+        await group.agree()
+        await group.stop("n0", "n1", "n2")
+        await group.start("n0", "n1", secret_file=secret)
+        await own_command(group)
+        await write(group, 3, 60)
+        await trimmed(group)
+        await group.start("n2", secret_file=secret)
+        node = group.nodes["n2"]
+        assert not node.gate.status()["required"]
+        await group.until(lambda: node.store.begin_index > 0)
+        await awake(node)
+        await equal(group)
+        assert node.gate.status()["required"]
+
+    play(story, **SMALL)
+
+
+def test_what_cannot_be_kept_is_not_answered(play: Callable[..., None], secret: str) -> None:
+    """A node that took members without a proof again after its next start would undo what the group was told."""
+
+    async def story(group: Any) -> None:
+        await group.stop("n0")
+        await group.start("n0", secret_file=secret)
+        node, client = await group.leader(), await group.client()
+        slots = node.gate._enforcement._slots
+        slots.write_both = lambda payload: (_ for _ in ()).throw(OSError(5, "Input/output error"))
+        asked = client.start(ExecuteRequest(command=EnforceSecret()))
+        with pytest.raises(StorageError, match="Input/output error"):
+            await asyncio.wait_for(node.wait_failed(), 20)
+        with pytest.raises(ConnectionError):
+            await asked
+
+    play(story, 1)
+
+
+def test_a_new_store_asks_for_proofs_before_it_has_heard_from_its_group(play: Callable[..., None], secret: str) -> None:
+    async def story(group: Any) -> None:
+        await group.start("n0")
+        last = await visit(group.nodes["n0"].port, STRANGER, lambda answer: b"")
+        assert last.code is Code.ACCESS_DENIED
+        assert "--secret-file" in last.message
+
+    play(story, start=False, secret_file=secret)
+
+
+def test_a_member_with_another_secret_is_refused_by_both_sides(
+    play: Callable[..., None], secret: str, other_secret: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(group: Any) -> None:
+        await group.client()
+        await group.agree()
+        await group.stop("n2")
+        await group.start("n2", secret_file=other_secret)
+        await group.until(lambda: "n2 has another secret" in caplog.text)
+        assert group.nodes["n2"].peers.connected() == {"n0": False, "n1": False}
+        assert (await (await group.client()).create("t")) >= 0
+
+    play(story, secret_file=secret)
+
+
+def config(tmp_path: Path, **fields: Any) -> NodeConfig:
+    return NodeConfig(node_id=NodeId("n0"), directory=tmp_path / "n0", **fields)
+
+
+HERE = {NodeId("n0"): "127.0.0.1:7001", NodeId("n1"): "[::1]:7002", NodeId("n2"): "localhost:7003"}
+AWAY = {**HERE, NodeId("n2"): "10.1.2.3:7003"}
+
+
+def test_nodes_on_one_machine_find_the_users_secret(tmp_path: Path, user_directory: Path) -> None:
+    assert with_secret(config(tmp_path), HERE).secret_file == str(user_directory / "secret")
+    assert with_secret(config(tmp_path), {NodeId("n0"): "10.1.2.3:1"}).secret_file == ""  # has no peers
+
+
+@pytest.mark.parametrize(("fields", "addresses"), [({}, AWAY), ({"host": "0.0.0.0"}, HERE)])
+def test_a_new_node_that_others_can_reach_wants_a_secret_or_certificates(
+    tmp_path: Path, fields: dict[str, Any], addresses: dict[NodeId, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigError, match=r"(10\.1\.2\.3:7003|0\.0\.0\.0) is reached from other .*--secret-file"):
+        with_secret(config(tmp_path, **fields), addresses)
+    named = config(tmp_path, secret_file="/etc/secret", **fields)
+    assert with_secret(named, addresses) is named
+    (tmp_path / "n0").mkdir()
+    (tmp_path / "n0" / "state").touch()  # it was there before secrets were
+    assert with_secret(config(tmp_path, **fields), addresses).secret_file == ""
+    assert "goes on without a secret, as it did before" in caplog.text

@@ -1,0 +1,96 @@
+"""Groups that have let go of the beginning of their log, and what they should hold then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dledger.protocol.messages.catalog_commands import Expire
+from dledger.protocol.messages.client import ExecuteRequest
+from dledger.protocol.messages.codes import Code
+from dledger.records.body.header import BodyHeader, BodyKind, encode_header
+from dledger.types import NodeId
+
+KIB = 1 << 10
+SMALL = {
+    "segment_bytes": 64 * KIB, "max_body_bytes": 32 * KIB, "checkpoint_bytes": 100 * KIB,
+    "retention_bytes": 192 * KIB, "cache_bytes": 16 * KIB,
+}  # fmt: skip
+
+
+def body(topic_id: int, payload: bytes = b"payload") -> bytes:
+    return encode_header(BodyHeader(BodyKind.DATA, topic_id, 0, 1)) + payload
+
+
+def payload(number: int) -> bytes:
+    return b"<%06d>" % number * 1000
+
+
+async def write(group: Any, first: int, last: int) -> int:
+    """Append the payloads of these numbers to topic t, which is made when it is not there."""
+    client = await group.client()
+    if not first:
+        await client.create("t")
+    topic = (await group.leader()).catalog.topic("t").topic_id
+    for number in range(first, last):
+        assert (await client.append(body(topic, payload(number)))).code is Code.SUCCESS
+    return int(topic)
+
+
+async def checkpointed(group: Any, *names: str) -> None:
+    """These nodes, or all, save their catalogs until the older of the two that each keeps has all that is in the log.
+
+    What is behind the older one never goes, and a catalog is saved as the log grows: how many were saved while a test
+    wrote depends on how fast the disk is, and none is saved when nothing is written any more.
+    """
+    nodes = [group.nodes[NodeId(name)] for name in names or group.nodes]
+    for _ in range(2):  # with one more entry each, as there has to be something new
+        leader = await group.leader()
+        index = leader.raft.end_index + 1
+        leader.writes.execute(None, 0, ExecuteRequest(command=Expire(time_ms=0)))
+        for node in nodes:
+            await group.until(lambda node=node, index=index: has_saved(node, index))
+
+
+def has_saved(node: Any, index: int) -> bool:
+    """Whether a node's catalog is saved up to this entry; else it is being saved, or will be when asked again."""
+    node.house.checkpoint()
+    return bool(node.checkpoints.index >= index)
+
+
+async def trimmed(group: Any, *names: str) -> None:
+    """Let these nodes, or all, let go of the beginning of the log."""
+    nodes = [group.nodes[NodeId(name)] for name in names or group.nodes]
+    await checkpointed(group, *names)
+    await group.until(lambda: all(node.store.begin_index > 0 for node in nodes))
+
+
+async def equal(group: Any) -> None:
+    """Wait until all nodes have and have applied the same, and see that it came to the same."""
+    await group.agree()
+    await group.until(lambda: len({node.raft.committed_index for node in group.nodes.values()}) == 1)
+    await group.until(lambda: all(n.raft.durable_index >= n.raft.committed_index for n in group.nodes.values()))
+    await awake(*group.nodes.values())
+    assert len({node.catalog.digest() for node in group.nodes.values()}) == 1
+
+
+async def awake(*nodes: Any) -> None:
+    """Wait for a restart on another state to end."""
+    for node in nodes:
+        if node._restarting is not None:
+            await node._restarting
+
+
+async def read_all(group: Any, node: Any, topic: int) -> list[bytes]:
+    """Everything that a node keeps, from that node."""
+    client = await group.client(node)
+    found: list[bytes] = []
+    at, end = node.catalog.begin_offset(topic, 0), node.catalog.end_offset(topic, 0)
+    while at + len(found) < end:
+        answer, bodies = await client.fetch(topic, at + len(found))
+        assert answer.code is Code.SUCCESS, answer
+        found += bodies
+    return found
+
+
+def expected(node: Any, topic: int, count: int) -> list[bytes]:
+    return [body(topic, payload(number)) for number in range(node.catalog.begin_offset(topic, 0), count)]

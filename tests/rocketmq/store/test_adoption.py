@@ -1,0 +1,230 @@
+"""Old plain commit logs as they are found, closed and copied, before a group goes on behind them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import CorruptStore, PathError
+from dledger.rocketmq.format.message import Message, Transaction, encode_blank
+from dledger.rocketmq.format.scan import PieceKind, scan
+from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from dledger.rocketmq.store.message_store import MessageStore
+from dledger.rocketmq.upgrade.adoption import close_last_file, copy_store
+from dledger.rocketmq.upgrade.examine import examine
+from dledger.rocketmq.upgrade.old_commit_log import Adopted, OldCommitLog
+
+SIZE = 65_536
+
+
+def make_store(root: Path, count: int = 300) -> Path:
+    with MessageStore(root, file_size=SIZE) as store:
+        store.put_messages(
+            Message(("orders", "bills")[n % 2], b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n // 2 % 2) for n in range(count)
+        )
+    return root
+
+
+def snapshot(root: Path) -> dict[str, tuple[bytes, int]]:
+    """Bytes and time of every file."""
+    files = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_the_golden_old_log_is_closed_where_the_real_broker_closed_it(
+    golden: Callable[[str], bytes], tmp_path: Path
+) -> None:
+    real = golden("old_commitlog.bin")
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / ("0" * 20)
+    path.write_bytes(real[:1206].ljust(SIZE, b"\0"))
+    found = examine(tmp_path)
+    assert (found.end, found.divided_offset, found.has_blank, found.messages) == (1206, 65_536, False, 6)
+    assert snapshot(tmp_path)["commitlog/" + "0" * 20][0] == real[:1206].ljust(SIZE, b"\0")
+    close_last_file(found)
+    assert path.read_bytes() == real
+    again = examine(tmp_path)
+    assert (again.end, again.divided_offset, again.has_blank) == (1206, 65_536, True)
+    assert (again.fingerprint, again.queues) == (found.fingerprint, found.queues)
+    close_last_file(again)
+    assert path.read_bytes() == real
+
+
+def test_queues_go_on_behind_their_last_message_and_where_the_log_has_none_behind_their_last_unit(
+    tmp_path: Path,
+) -> None:
+    root = make_store(tmp_path)
+    with MessageStore(root, file_size=SIZE) as store:
+        store.put_messages([Message("gone", b"x")] * 3)
+        store.put_messages(Message("orders", b"%06d" % n * 50) for n in range(300))
+        store.put_message(Message("half", b"x", sys_flag=int(Transaction.PREPARED)))
+        store.log.files.delete_before(store.log.files.starts[-2])  # before queues follow: "gone" is in its queue only
+        expected = {key: end for key, end in store.queues.next_offsets().items() if end}
+    found = examine(root)
+    assert {(t, q): end for t, ends in found.queues.items() for q, end in ends.items()} == expected
+    assert found.queues["gone"] == {0: 3}
+    (root / "consumequeue" / "orders" / "0").rename(root / "kept")
+    assert examine(root).queues["orders"][0] == expected["orders", 0]
+
+
+def test_queues_of_topics_that_were_deleted_are_told(tmp_path: Path) -> None:
+    root = make_store(tmp_path, 40)
+    assert examine(root).reborn == []
+    shutil.rmtree(root / "consumequeue" / "orders" / "1")
+    shutil.rmtree(root / "consumequeue" / "bills")
+    queues = ConsumeQueues(root / "consumequeue")  # of the topic that was made again: its first message has offset 0
+    assert queues.put("bills", 0, 0, 15_000, 100, 0)
+    queues.flush()
+    found = examine(root)
+    assert found.reborn == ["bills/0", "bills/1", "orders/1"]
+    assert found.queues == {"bills": {0: 10, 1: 10}, "orders": {0: 10, 1: 10}}
+    shutil.rmtree(root / "consumequeue")
+    assert examine(root).reborn == []
+
+
+def test_queues_that_reach_further_than_the_log_say_that_it_has_lost_its_end(tmp_path: Path) -> None:
+    root = make_store(tmp_path, 8)
+    queue = root / "consumequeue" / "orders" / "0" / ("0" * 20)
+    data = bytearray(queue.read_bytes())
+    data[40:60] = (1 << 40).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8)
+    queue.write_bytes(data)
+    with pytest.raises(CorruptStore, match="put back the files that are missing at its end"):
+        examine(root)
+
+
+def test_a_file_that_was_made_ahead_is_the_last_one_as_for_the_original(tmp_path: Path) -> None:
+    root = make_store(tmp_path)
+    last = sorted((root / "commitlog").iterdir())[-1]
+    found = examine(root)
+    last.with_name(f"{found.divided_offset:020d}").write_bytes(bytes(SIZE))
+    with pytest.raises(CorruptStore, match="before its file does, and there is another file behind it"):
+        examine(root)
+    close_last_file(found)
+    ahead = examine(root)
+    assert (ahead.end, ahead.divided_offset) == (found.divided_offset, found.divided_offset + SIZE)
+    close_last_file(ahead)
+    assert ahead.last_file.read_bytes()[:8] == encode_blank(SIZE)
+
+
+def test_what_a_crash_left_behind_the_last_message_is_covered_by_the_blank(tmp_path: Path) -> None:
+    root = make_store(tmp_path)
+    clean = examine(root)
+    with clean.last_file.open("r+b") as file:
+        file.seek(clean.end - clean.starts[-1])
+        file.write(b"\0\0\1\0\xda\xa3\x20\xa7" + b"half" * 40)
+    found = examine(root)
+    assert (found.end, found.messages, found.fingerprint) == (clean.end, clean.messages, clean.fingerprint)
+    assert f"bytes {clean.end:,} to" in found.tail
+    close_last_file(found)
+    closed = examine(root)
+    assert (closed.end, closed.has_blank, closed.tail) == (clean.end, True, "")
+
+
+def damage(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_damage_that_has_messages_behind_it_is_refused(tmp_path: Path, number: int) -> None:
+    root = make_store(tmp_path)
+    path = sorted((root / "commitlog").iterdir())[number]
+    damage(path, 150)
+    with pytest.raises(CorruptStore, match=r"the body's CRC is .* put a sound copy"):
+        examine(root)
+
+
+def test_stores_that_cannot_be_adopted_say_why(tmp_path: Path) -> None:
+    with pytest.raises(PathError, match="no files of a commit log"):
+        examine(tmp_path / "nowhere")
+    root = make_store(tmp_path / "store", 600)
+    (root / "abort").touch()
+    with pytest.raises(PathError, match="its broker runs, or was not stopped well"):
+        examine(root)
+    (root / "abort").unlink()
+    files = sorted((root / "commitlog").iterdir())
+    files[1].rename(tmp_path / "kept")
+    with pytest.raises(CorruptStore, match="put the missing files back"):
+        examine(root)
+    (tmp_path / "kept").rename(files[1])
+    os.truncate(files[0], SIZE - 1)
+    with pytest.raises(CorruptStore, match="put the whole file back"):
+        examine(root)
+
+
+def test_a_log_of_ledger_mode_is_not_adopted(golden: Callable[[str], bytes], tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / ("0" * 20)).write_bytes(golden("dledger_data.bin"))
+    with pytest.raises(PathError, match="entries of DLedger mode"):
+        examine(tmp_path)
+
+
+def test_two_logs_have_one_fingerprint_only_when_they_end_alike(tmp_path: Path) -> None:
+    one, two, three = (make_store(tmp_path / name, count) for name, count in (("a", 50), ("b", 51), ("c", 51)))
+    prints = [examine(root).fingerprint for root in (one, two, three)]
+    assert prints[0] != prints[1]
+    copy_store(one, tmp_path / "copy")
+    assert examine(tmp_path / "copy").fingerprint == prints[0]
+
+
+def test_a_copy_has_the_same_files_times_and_holes_and_nothing_that_says_in_use(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "store")
+    (root / "adopting-n0").mkdir()
+    (root / "adopting-n0" / "half").touch()
+    (root / "sparse").touch()
+    os.truncate(root / "sparse", 64 << 20)
+    before = snapshot(root)
+    copy_store(root, tmp_path / "copy")
+    assert snapshot(root) == before
+    expected = {name: file for name, file in before.items() if name != "lock" and not name.startswith("adopting")}
+    assert snapshot(tmp_path / "copy") == expected
+    assert (tmp_path / "copy" / "sparse").stat().st_blocks < 100
+
+
+def test_an_old_log_gives_its_messages_and_loses_its_oldest_files_first(tmp_path: Path) -> None:
+    root = make_store(tmp_path)
+    found = examine(root)
+    close_last_file(found)
+    node = root / "dledger-n0"
+    node.mkdir()
+    Adopted(found.divided_offset, SIZE, found.fingerprint).save(node)
+    old = OldCommitLog.find(node)
+    assert old is not None
+    with pytest.raises(PathError, match="is in use"):
+        OldCommitLog.find(node)
+    places = [p.start for f in found.starts for p in pieces(root, f) if p.kind is PieceKind.MESSAGE]
+    assert len(places) == 300
+    assert all(old.message(place) is not None for place in places)
+    assert [old.message(place) for place in (places[3] + 1, -1, found.end, found.divided_offset, 1 << 40)] == [None] * 5
+    old.delete_before(found.starts[1])
+    assert (old.min_offset, old.is_gone, old.message(places[0])) == (found.starts[1], False, None)
+    old.delete_before(found.divided_offset)
+    assert (old.min_offset, old.is_gone, old.message(places[-1])) == (found.divided_offset, True, None)
+    old.close()
+    assert not any((root / "commitlog").iterdir())
+    again = OldCommitLog.find(node)
+    assert again is not None
+    assert again.is_gone
+    again.close()
+
+
+def test_a_last_old_file_whose_removal_was_interrupted_is_removed_by_the_next_start(tmp_path: Path) -> None:
+    root = make_store(tmp_path)
+    found = examine(root)
+    node = root / "dledger-n0"
+    node.mkdir()
+    Adopted(found.divided_offset, SIZE, found.fingerprint, gone=True).save(node)
+    old = OldCommitLog.find(node)
+    assert old is not None
+    assert old.is_gone
+    assert not any((root / "commitlog").iterdir())
+    old.close()
+
+
+def pieces(root: Path, start: int) -> list:
+    return list(scan((root / "commitlog" / f"{start:020d}").read_bytes(), start))

@@ -1,0 +1,300 @@
+"""A slave's store: whole while it follows, and whole again after any end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import FormatError, ProtocolError
+from dledger.rocketmq.dispatch.reput_message_service import ReputMessageService
+from dledger.rocketmq.files.layout import open_store
+from dledger.rocketmq.files.storage import Storage
+from dledger.rocketmq.files.tail import begins, ends
+from dledger.rocketmq.format.hosts import Host
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.ha.follower import Follower
+from dledger.rocketmq.ha.ha_service import HAService
+from dledger.rocketmq.ha.serve import serve_store
+from dledger.rocketmq.ha.slave import follow_master
+from dledger.rocketmq.ha_protocol.messages import HASettings
+from dledger.rocketmq.store import mapped_file_queue as mapped_files
+from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
+from dledger.rocketmq.store.message_store import MessageStore
+
+FILE = 4096
+HA = HASettings(mapped_file_size_commit_log=FILE)
+SMALL = {"file_size": FILE, "units_in_file": 10, "index_slots": 16, "index_units": 50}
+Opened = Callable[..., MessageStore]
+Some = Callable[..., list[Message]]
+
+
+def messages(count: int, first: int = 0) -> list[Message]:
+    host = Host.of("10.1.2.3", 10911)
+    return [
+        Message("orders", f"{n:06d}".encode().ljust(n % 300, b"."), f"UNIQ_KEY\x01U{n:08d}\x02TAGS\x01t{n % 3}",
+                queue_id=n % 3, born_host=host, store_host=host)
+        for n in range(first, first + count)
+    ]  # fmt: skip
+
+
+def run(main: object) -> None:
+    async def in_time() -> None:
+        async with asyncio.timeout(60):
+            await main  # type: ignore[misc]
+
+    asyncio.run(in_time())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    for _ in iter(lambda: bool(condition()), True):
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def serving(store: MessageStore) -> AsyncIterator[HAService]:
+    ready: list[HAService] = []
+    task = asyncio.create_task(serve_store(store, "127.0.0.1", 0, HA, ready.append))
+    await until(lambda: ready or task.done())
+    yield ready[0]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@contextlib.asynccontextmanager
+async def following(store: MessageStore, master: HAService) -> AsyncIterator[None]:
+    task = asyncio.create_task(follow_master(store, f"127.0.0.1:{master.accept_socket_service.port}", HA))
+    yield
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+def files(root: Path) -> dict[str, bytes]:
+    """Everything that a store holds of its messages; index files are named by when they were made."""
+    found = {}
+    for folder in ("commitlog", "consumequeue"):
+        paths = [path for path in (root / folder).rglob("*") if path.is_file()]
+        found |= {str(path.relative_to(root)): path.read_bytes() for path in paths}
+    return found
+
+
+def check_equal(slave: MessageStore, master: MessageStore, count: int) -> None:
+    """The slave's log is the master's, and everything in it is found."""
+    assert files(slave.root) == files(master.root)
+    for n in range(0, count, 7):
+        (found,) = slave.messages_with_key("orders", f"U{n:08d}")
+        assert (found.queue_id, found.body[:6]) == (n % 3, f"{n:06d}".encode())
+
+
+def test_slave_that_follows_from_the_start_becomes_the_same_store(tmp_path: Path, opened: Opened) -> None:
+    async def main() -> None:
+        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+        async with serving(master) as service, following(slave, service):
+            for n in range(10):
+                master.put_messages(messages(20, n * 20))
+                service.notify_appended()
+                await until(lambda: slave.log.max_offset == master.log.max_offset)
+        slave.close()
+        master.flush()
+        check_equal(slave, master, 200)
+        assert not (slave.root / "abort").exists()
+
+    run(main())
+
+
+def test_slave_that_begins_with_the_last_file_finds_what_it_has(tmp_path: Path, opened: Opened) -> None:
+    async def main() -> None:
+        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+        master.put_messages(messages(100))
+        async with serving(master) as service, following(slave, service):
+            await until(lambda: slave.log.max_offset == master.log.max_offset)
+        slave.close()
+        assert slave.log.min_offset == master.log.max_offset // FILE * FILE
+        (last,) = slave.messages("orders", 0, 33)
+        assert last == master.messages("orders", 0, 33)[0]
+        assert slave.queues.get("orders", 0).min_offset > 20  # type: ignore[union-attr]
+
+    run(main())
+
+
+def test_store_that_follows_is_a_table_that_grows_message_by_message(tmp_path: Path, opened: Opened) -> None:
+    """What ``readStream`` does, over the slave's files: each message once, in order, none before it is whole."""
+
+    async def main() -> None:
+        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+        placed = master.put_messages(messages(1))
+        async with serving(master) as service, following(slave, service):
+            await until(lambda: slave.log.max_offset == placed[-1].physical_offset + placed[-1].size)
+            table = Storage.of(str(slave.root), {})
+            known = begins(open_store(table, "rocketmq"))
+            for n in range(1, 40):
+                border = placed[-1].physical_offset + placed[-1].size
+                seen = ends(open_store(table, "rocketmq"), known)
+                assert seen["commitlog"] == border
+                known = seen
+                placed = master.put_messages(messages(1, n))
+                service.notify_appended()
+                await until(lambda: slave.log.max_offset == master.log.max_offset)
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_slave_that_is_killed_at_any_byte_goes_on_and_loses_nothing(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    with MessageStore(tmp_path / "master", **SMALL) as master:  # type: ignore[arg-type]
+        master.put_messages(messages(120))
+        end = master.log.max_offset
+        written = 0
+        while True:
+            slave = MessageStore(tmp_path / "slave", **SMALL)  # type: ignore[arg-type]
+            at = slave.log.max_offset
+            assert at == 0 or any(at == place for place in borders(master))
+            assert at >= max((place for place in borders(master) if place <= written), default=0)
+            if at == end:
+                break
+            for _ in range(dice.randint(1, 4)):
+                size = min(dice.randint(1, 2_000), end - at, FILE - at % FILE)
+                at = slave.log.append_raw(at, master.log.read(at, size))
+                if dice.random() < 0.3:
+                    slave.dispatch()
+                if dice.random() < 0.3:
+                    slave.flush()
+            written = at
+            slave.abandon()
+        slave.close()
+        check_equal(slave, master, 120)
+
+
+@pytest.mark.parametrize("missing", [1, 10, 30, 60])
+def test_slave_that_stops_within_a_message_asks_for_all_of_it_again(
+    tmp_path: Path, opened: Opened, missing: int
+) -> None:
+    """Without its last bytes, which are zeros in a new file, a message can look whole."""
+    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+    placed = master.put_messages(messages(10))
+    slave.log.append_raw(0, master.log.read(0, master.log.max_offset - missing))
+    slave.close()
+    assert opened(tmp_path / "slave").log.max_offset == placed[-1].physical_offset
+
+
+def borders(store: MessageStore) -> set[int]:
+    """Behind each message, and where files begin."""
+    found = set(range(0, store.log.max_offset + FILE, FILE))
+    for _, queue in store.queues.items():
+        units = queue.units(0, queue.max_offset)
+        found |= {unit.physical_offset + unit.size for unit in units}
+    return found
+
+
+def test_master_whose_bytes_are_no_messages_ends_the_following(tmp_path: Path, opened: Opened) -> None:
+    async def main() -> None:
+        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+        master.put_messages(messages(3))
+        master.log.append_raw(master.log.max_offset, b"\7" * 200)
+        async with serving(master) as service:
+            with pytest.raises(FormatError, match="commit log, byte"):
+                await follow_master(slave, f"127.0.0.1:{service.accept_socket_service.port}", HA)
+        assert len(slave.messages("orders", 0, 0)) == 1
+
+    run(main())
+
+
+def test_master_with_files_of_another_size_is_refused(tmp_path: Path, opened: Opened) -> None:
+    async def main() -> None:
+        master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave", file_size=2 * FILE)
+        while master.log.max_offset // FILE != 3:
+            master.put_messages(messages(1))
+        async with serving(master) as service:
+            at = f"127.0.0.1:{service.accept_socket_service.port}"
+            with pytest.raises(ProtocolError, match="where no commit log file of 8192 bytes begins"):
+                await follow_master(slave, at, HASettings(mapped_file_size_commit_log=2 * FILE))
+        assert slave.log.max_offset == 0
+
+    run(main())
+
+
+def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(tmp_path: Path, opened: Opened, some: Some) -> None:
+    store = opened(tmp_path / "slave")
+    rested = threading.Event()
+
+    def busy() -> bool:
+        rested.set()
+        return False
+
+    reput = ReputMessageService(store, busy=busy, checkpoint_s=0.0)
+    reput.start()
+    with MessageStore(tmp_path / "master", **SMALL) as master:  # type: ignore[arg-type]
+        master.put_messages(some(50))
+        for begin, data in master.log.files.parts(0, master.log.max_offset, 1_000):
+            store.log.append_raw(begin, data)
+            reput.notify_appended()
+        last = master.checkpoint.physic_msg_timestamp or master.log.store_timestamp
+    while store.checkpoint.logics_msg_timestamp < last:
+        reput.notify_appended()
+        assert rested.wait(30)
+    reput.stop()
+    assert store.checkpoint.physic_msg_timestamp == last
+    assert len(store.messages_with_key("orders", "all", None, None)) == 25
+
+
+def test_flush_counts_what_was_there_when_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MappedFileQueue(tmp_path / "log", 100)
+    log.append(b"a" * 30)
+    synced: list[int] = []
+
+    def sync(handle: int) -> None:
+        synced.append(handle)
+        if len(synced) == 1:
+            log.append(b"b" * 90)
+
+    monkeypatch.setattr(mapped_files.os, "fdatasync", sync)
+    log.flush()
+    assert (log.flushed_offset, log.max_offset, len(synced)) == (30, 120, 1)
+    log.flush()
+    assert (log.flushed_offset, len(synced)) == (120, 3)
+    log.close()
+
+
+def test_flush_that_comes_between_write_and_end_is_not_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MappedFileQueue(tmp_path / "log", 100)
+    log.append(b"a")
+    write = mapped_files.write_at
+
+    def flushed_first(handle: int, data: memoryview, place: int) -> None:
+        log.flush()
+        write(handle, data, place)
+
+    synced: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(mapped_files, "write_at", flushed_first)
+        log.append(b"b")
+    monkeypatch.setattr(mapped_files.os, "fdatasync", synced.append)
+    assert log.flushed_offset == 1
+    log.flush()
+    assert len(synced) == 1
+    log.close()
+
+
+def test_what_a_killed_process_wrote_is_synced_before_it_counts(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be read, from memory; the slave reports it only when it is on the disk."""
+    store = opened(tmp_path / "slave")
+    store.put_messages(messages(30))
+    store.abandon()
+    again = opened(tmp_path / "slave")
+    assert again.log.files.flushed_offset == 0
+    synced: list[int] = []
+    monkeypatch.setattr(mapped_files.os, "fdatasync", synced.append)
+    again.log.flush()
+    assert len(synced) == len(again.log.files.starts)
+    assert Follower(again.log, "127.0.0.1:1").in_bulk is False

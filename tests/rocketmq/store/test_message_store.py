@@ -1,0 +1,362 @@
+"""A whole store: who may open it, and what it has after a stop, a kill, and a power failure at any point."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger.errors import CorruptStore, DLedgerError, FormatError, PathError
+from dledger.rocketmq.format.checkpoint import StoreCheckpoint
+from dledger.rocketmq.format.config_json import decode_config
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.store.message_store import MessageStore
+from dledger.rocketmq.store.store_lock import CheckpointFile
+from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
+from dledger.testing.sim.rng import Rng
+
+Some = Callable[..., list[Message]]
+Opened = Callable[..., MessageStore]
+
+
+def check(store: MessageStore, least: int) -> int:
+    """Whether log, queues and index say the same; how many messages there are, which must be ``least``."""
+    bodies: dict[tuple[str, int, int], bytes] = {}
+    count = 0
+    for (topic, queue_id), queue in store.queues.items():
+        for n, message in enumerate(store.messages(topic, queue_id, queue.min_offset, 1 << 20), queue.min_offset):
+            assert (message.topic, message.queue_id, message.queue_offset) == (topic, queue_id, n)
+            assert store.message_at(message.physical_offset) == message
+            assert message in store.messages_with_key(topic, message.property_map()["UNIQ_KEY"])
+            bodies[topic, queue_id, n] = message.body
+            count += 1
+    numbers = sorted(int(body[:6]) for body in bodies.values())
+    assert numbers == list(range(len(numbers)))
+    assert count >= least
+    assert store.reput.offset == store.log.max_offset
+    assert store.queues.max_physical <= store.log.max_offset
+    if store.index is not None:
+        assert store.index.end_offset < store.log.max_offset
+        units = sum(file_units(path) for path in store.index.files)
+        assert units == 3 * count
+    return count
+
+
+def file_units(path: Path) -> int:
+    from dledger.rocketmq.format.index_file import IndexFile
+
+    file = IndexFile(path.read_bytes(), 16)
+    assert file.check() == []
+    return max(0, file.count - 1)
+
+
+def test_a_stopped_store_has_everything_and_goes_on(tmp_path: Path, some: Some, opened: Opened) -> None:
+    with opened(tmp_path) as store:
+        store.put_messages(some(50))
+        assert check(store, 50) == 50
+        assert (tmp_path / "abort").exists()
+    assert not (tmp_path / "abort").exists()
+    with opened(tmp_path) as store:
+        assert check(store, 50) == 50
+        store.put_messages(some(30, first=50))
+        assert check(store, 80) == 80
+    checkpoint = CheckpointFile(tmp_path).read()
+    last = store.log.store_timestamp
+    assert (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp) == (last, last)
+    assert (tmp_path / "checkpoint").stat().st_size == 4096
+
+
+def test_a_store_of_a_killed_process_has_everything_that_was_put(tmp_path: Path, some: Some, opened: Opened) -> None:
+    store = opened(tmp_path / "live")
+    for n in range(12):
+        store.put_messages(some(7, first=7 * n))
+        if n == 5:
+            store.flush()
+        copy = tmp_path / f"copy{n}"
+        shutil.copytree(tmp_path / "live", copy)
+        found = opened(copy)
+        assert check(found, 7 * n + 7) == 7 * n + 7
+        found.put_messages(some(5, first=7 * n + 7))
+        assert check(found, 7 * n + 12) == 7 * n + 12
+        found.close()
+        shutil.rmtree(copy)
+
+
+def snapshot(root: Path) -> dict[Path, bytes]:
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def after_power_failure(flushed: dict[Path, bytes], written: dict[Path, bytes], dice: Rng, root: Path) -> None:
+    """What may be on the disk: what was flushed, and of what was written since any sectors; of each folder's new files
+    the last one or not."""
+    sector = 64
+    for path, data in written.items():
+        old, is_last = flushed.get(path), not any(one.parent == path.parent and one > path for one in written)
+        if old is None and is_last and path.parts[0] in ("commitlog", "consumequeue") and dice.below(2):
+            continue
+        made = bytearray(bytes(len(data)) if old is None else old.ljust(len(data), b"\0"))
+        for at in range(0, len(data), sector):
+            if dice.below(2):
+                made[at : at + sector] = data[at : at + sector]
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(made)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_store_after_a_power_failure_has_what_was_flushed_and_agrees_with_itself(
+    tmp_path: Path, some: Some, opened: Opened, clock: Any, seed: int
+) -> None:
+    dice = Rng(seed)
+    clock.step = (1, 5000)[seed % 2]  # the recovery begins with the first file, or with a later one
+    store, count = opened(tmp_path / "live"), 0
+    for _ in range(1 + dice.below(6)):
+        many = dice.below(40)
+        store.put_messages(some(many, first=count))
+        count += many
+    store.flush()
+    flushed, durable = snapshot(tmp_path / "live"), count
+    for _ in range(1 + dice.below(3)):
+        many = dice.below(40)
+        store.put_messages(some(many, first=count))
+        count += many
+    after_power_failure(flushed, snapshot(tmp_path / "live"), dice, tmp_path / "crashed")
+    found = opened(tmp_path / "crashed")
+    kept = check(found, durable)
+    found.put_messages(some(10, first=kept))
+    assert check(found, kept + 10) == kept + 10
+    found.close()
+    with opened(tmp_path / "crashed") as found:
+        assert check(found, kept + 10) == kept + 10
+
+
+def test_queues_and_index_that_are_gone_are_made_again(tmp_path: Path, some: Some, opened: Opened) -> None:
+    with opened(tmp_path) as store:
+        store.put_messages(some(50))
+    shutil.rmtree(tmp_path / "consumequeue")
+    shutil.rmtree(tmp_path / "index")
+    with opened(tmp_path) as store:
+        assert check(store, 50) == 50
+
+
+def vouch_for_all(root: Path, store: MessageStore) -> int:
+    """A checkpoint for everything in the store, and where a recovery then begins."""
+    last = store.log.store_timestamp
+    CheckpointFile(root).write(StoreCheckpoint(last + 3000, last + 3000, last))
+    return store.log.recovery_start(last)
+
+
+@pytest.mark.parametrize("keyless", [0, 40])
+def test_an_index_that_a_broker_s_crash_tore_is_made_again_from_where_it_is_torn(
+    tmp_path: Path, some: Some, opened: Opened, keyless: int
+) -> None:
+    """A broker puts its index on the disk when a file is full: what the checkpoint vouches for need not be in it."""
+    with opened(tmp_path, index_units=1000) as store:
+        store.put_messages(some(100))
+        store.put_messages([Message("no keys", bytes(500))] * keyless)
+        assert store.index is not None
+        (path,) = store.index.files
+    assert vouch_for_all(tmp_path, store) > 4096
+    data = bytearray(path.read_bytes())
+    data[40 + 4 * 16 + 20 * 30 : 40 + 4 * 16 + 20 * 60] = bytes(20 * 30)
+    path.write_bytes(data)
+    (tmp_path / "abort").touch()
+    with opened(tmp_path, index_units=1000) as store:
+        for n in range(100):
+            topic = ("orders", "payments")[n % 2]
+            assert [one.body[:6] for one in store.messages_with_key(topic, f"k{n}")] == [b"%06d" % n]
+        assert file_units(path) == 300
+
+
+def test_queues_that_are_gone_after_a_crash_are_made_again_from_the_log_s_begin(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    with opened(tmp_path) as store:
+        store.put_messages(some(100))
+    assert vouch_for_all(tmp_path, store) > 4096
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "abort").touch()
+    with opened(tmp_path) as store:
+        assert check(store, 100) == 100
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_store_with_any_bytes_changed_opens_or_says_what_is_wrong(
+    tmp_path: Path, some: Some, opened: Opened, seed: int
+) -> None:
+    dice = Rng(seed)
+    with opened(tmp_path) as store:
+        store.topics.put(TopicConfig("orders"))
+        store.put_messages(some(60))
+    paths = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    path = paths[dice.below(len(paths))]
+    data = bytearray(path.read_bytes())
+    kind = dice.below(4)
+    begin = dice.below(len(data) + 1)
+    if kind == 0:
+        del data[begin:]
+    elif kind == 1:
+        data[begin : begin + dice.below(200)] = bytes(dice.below(200))
+    else:
+        for at in range(begin, min(len(data), begin + (1 if kind == 2 else 40))):
+            data[at] = dice.below(256)
+    path.write_bytes(data)
+    if dice.below(2):
+        (tmp_path / "abort").touch()
+    try:
+        store = opened(tmp_path)
+        store.put_messages(some(5, first=60))
+        for (topic, queue_id), queue in store.queues.items():
+            store.messages(topic, queue_id, queue.min_offset)
+            store.messages_with_key(topic, "all")
+        store.close()
+    except DLedgerError as error:
+        assert str(error)  # noqa: PT017
+    opened(tmp_path.parent / f"{tmp_path.name}-another").close()
+
+
+def test_queues_and_index_of_messages_that_the_log_has_no_more_are_cut(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    with opened(tmp_path) as store:
+        placed = store.put_messages(some(50))
+    last = placed[-1].physical_offset // 4096 * 4096
+    (tmp_path / "commitlog" / f"{last:020d}").unlink()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("0*[0-9]")}
+    for _ in range(2):
+        with pytest.raises(CorruptStore, match="queues name 16 behind, the index names one at"):
+            opened(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("0*[0-9]")} == before
+    with opened(tmp_path, cut_damage=True) as store:
+        kept = sum(one.physical_offset < last for one in placed)
+        assert check(store, kept) == kept
+        store.put_messages(some(3, first=kept))
+        assert check(store, kept + 3) == kept + 3
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_that_lost_its_end_is_told_by_the_checkpoint_alone(
+    tmp_path: Path, some: Some, opened: Opened, is_clean: bool
+) -> None:
+    with opened(tmp_path) as store:
+        placed = [store.put_message(one) for one in some(50)]
+    last = placed[-1].physical_offset // 4096 * 4096
+    (tmp_path / "commitlog" / f"{last:020d}").unlink()
+    for folder in ("consumequeue", "index"):
+        shutil.rmtree(tmp_path / folder)
+    (tmp_path / "dispatched").unlink()
+    if not is_clean:
+        (tmp_path / "abort").touch()
+        CheckpointFile(tmp_path).write(StoreCheckpoint(*[placed[-1].store_timestamp + 3001] * 2))
+    with pytest.raises(CorruptStore, match=r"the checkpoint knows of one stored at.*lost its end"):
+        opened(tmp_path)
+    (tmp_path / "checkpoint").unlink()
+    with opened(tmp_path) as store:
+        kept = sum(one.physical_offset < last for one in placed)
+        assert check(store, kept) == kept
+
+
+def test_old_files_go_with_what_queues_and_index_have_of_them(tmp_path: Path, some: Some, opened: Opened) -> None:
+    with opened(tmp_path) as store:
+        store.put_messages(some(200))
+        assert store.delete_before(5 * 4096) == 5
+        first = min(queue.min_offset for _, queue in store.queues.items())
+        assert first > 0
+        for (topic, queue_id), queue in store.queues.items():
+            assert store.messages(topic, queue_id, 0, 1)[0].queue_offset == queue.min_offset
+    with opened(tmp_path) as store:
+        assert min(queue.min_offset for _, queue in store.queues.items()) == first
+        assert store.messages_with_key("orders", "U00000000") == []
+        assert store.messages_with_key("payments", "U00000199")
+
+
+def test_bytes_of_a_master_are_in_queues_and_index_as_they_come(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    with opened(tmp_path / "master") as master, opened(tmp_path / "slave") as slave:
+        master.put_messages(some(100))
+        data = master.log.read(0, master.log.max_offset)
+        for begin in range(0, len(data), 333):
+            slave.append_raw(begin, data[begin : begin + 333])
+        assert check(slave, 100) == 100
+        for path in (tmp_path / "master").rglob("0" * 15 + "*"):
+            assert (tmp_path / "slave" / path.relative_to(tmp_path / "master")).read_bytes() == path.read_bytes()
+
+
+def test_a_store_that_is_open_is_not_opened_again_here(tmp_path: Path, opened: Opened) -> None:
+    with opened(tmp_path):
+        for _ in range(2):
+            with pytest.raises(PathError, match="is in use"):
+                opened(tmp_path)
+    opened(tmp_path).close()
+
+
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "w") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_store_that_another_process_has_open_is_left_alone(tmp_path: Path, some: Some, opened: Opened) -> None:
+    with opened(tmp_path) as store:
+        store.put_messages(some(5))
+    words = [sys.executable, "-c", HOLD, str(tmp_path / "lock")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        before = snapshot(tmp_path)
+        with pytest.raises(PathError, match="is in use"):
+            opened(tmp_path)
+        assert snapshot(tmp_path) == before
+        other.communicate()
+    opened(tmp_path).close()
+
+
+def test_a_store_of_dledger_mode_is_no_plain_one(tmp_path: Path, opened: Opened) -> None:
+    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
+    with pytest.raises(PathError, match="DLedger mode"):
+        opened(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["dledger-n0"]
+
+
+def test_a_store_whose_files_have_other_sizes_says_so(tmp_path: Path, some: Some, opened: Opened) -> None:
+    with opened(tmp_path) as store:
+        store.put_messages(some(5))
+    with pytest.raises(CorruptStore, match="4,096 bytes, and the files of this log 8,192"):
+        opened(tmp_path, file_size=8192)
+    with pytest.raises(CorruptStore, match="the numbers that it was made with"):
+        opened(tmp_path, index_slots=17)
+
+
+def test_topics_are_added_to_those_that_the_broker_has(tmp_path: Path, golden: Callable[[str], bytes]) -> None:
+    data = golden("topics.json")
+    (tmp_path / "topics.json").write_bytes(data)
+    topics = TopicConfigs(tmp_path, lambda: 5)
+    assert topics.queues("SCHEDULE_TOPIC_XXXX") == 18
+    topics.put(TopicConfig("orders", queues=7))
+    assert (tmp_path / "topics.json.bak").read_bytes() == data
+    found, before = decode_config((tmp_path / "topics.json").read_bytes()), decode_config(data)
+    assert found["dataVersion"] == {"counter": before["dataVersion"]["counter"] + 1, "timestamp": 5}
+    assert found["topicConfigTable"].pop("orders")["readQueueNums"] == 7
+    assert found["topicConfigTable"] == before["topicConfigTable"]
+    assert TopicConfigs(tmp_path).queues("orders") == 7
+
+
+def test_topics_are_read_from_the_copy_when_the_file_is_damaged(tmp_path: Path) -> None:
+    topics = TopicConfigs(tmp_path)
+    topics.put(TopicConfig("a"))
+    topics.put(TopicConfig("b"))
+    (tmp_path / "topics.json").write_bytes(b"{half")
+    assert list(TopicConfigs(tmp_path)) == ["a"]
+    (tmp_path / "topics.json.bak").write_bytes(b"{")
+    with pytest.raises(FormatError, match=r"topics\.json: configuration"):
+        TopicConfigs(tmp_path)
+    with pytest.raises(FormatError, match="name of a folder"):
+        topics.put(TopicConfig("../x"))

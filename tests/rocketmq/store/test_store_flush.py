@@ -1,0 +1,71 @@
+"""A broker's store: what a flush has put on the disk, and the borders of a search."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
+from dledger.rocketmq.store.message_store import MessageStore
+
+Some = Callable[..., list[Message]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with MessageStore(tmp_path, file_size=4096, units_in_file=20, index_slots=10, index_units=40) as opened:
+        yield opened
+
+
+def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
+    tmp_path: Path, some: Some, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    sync = os.fdatasync
+
+    def note(handle: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{handle}").readlink().parent)
+        sync(handle)
+
+    store.put_messages(some(3))
+    monkeypatch.setattr(os, "fdatasync", note)
+    store.flush()
+    queues = {tmp_path / "consumequeue" / topic / str(queue_id) for (topic, queue_id), _ in store.queues.items()}
+    assert queues
+    assert queues <= synced
+
+
+def test_flushes_write_one_mark_for_each_file_of_the_log_and_a_clean_end_the_last_one(
+    tmp_path: Path, some: Some, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks: list[int] = []
+    write = StoreMarkFile.write
+
+    def note(file: StoreMarkFile, mark: StoreMark) -> None:
+        marks.append(mark.end)
+        write(file, mark)
+
+    monkeypatch.setattr(StoreMarkFile, "write", note)
+    for n in range(40):
+        store.put_messages(some(1, first=n))
+        store.flush()
+    ends = store.log.max_offset
+    assert [end // 4096 for end in marks] == list(range(ends // 4096 + 1))
+    store.close()
+    assert marks[-1] == ends
+    with MessageStore(tmp_path, file_size=4096, units_in_file=20, index_slots=10, index_units=40):
+        marks.clear()
+    assert marks == []
+
+
+def test_a_search_by_key_includes_both_of_its_times(some: Some, store: MessageStore) -> None:
+    (placed,) = store.put_messages(some(1))
+    message = store.message_at(placed.physical_offset)
+    key, at = message.property_map()["UNIQ_KEY"], placed.store_timestamp
+    assert store.messages_with_key(message.topic, key, at, at) == [message]
+    assert store.messages_with_key(message.topic, key, at + 1, at + 1) == []

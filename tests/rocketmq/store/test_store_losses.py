@@ -1,0 +1,242 @@
+"""A store that has lost files of its queues or its index has everything again after its next start."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger.errors import CorruptStore
+from dledger.rocketmq.dispatch.reput_columns import ColumnReput
+from dledger.rocketmq.format.checkpoint import StoreCheckpoint
+from dledger.rocketmq.format.index_file import IndexFile
+from dledger.rocketmq.format.message import Message
+from dledger.rocketmq.store.message_store import MessageStore
+from dledger.rocketmq.store.store_lock import CheckpointFile
+
+Some = Callable[..., list[Message]]
+Opened = Callable[..., MessageStore]
+Lose = Callable[[Path], None]
+
+
+FEW = 60
+"""Messages that fill three files of the log, six of the index, and two of each queue."""
+MORE = 7
+SLOTS, UNITS = 8, 31
+
+
+def shown(store: MessageStore) -> tuple[dict[Any, Any], list[tuple[int, int]], dict[Any, Any]]:
+    """What is found by queue offset and by key, and the queue offsets that the next messages get."""
+    queued = {
+        (*key, queue.min_offset + n): message.body
+        for key, queue in store.queues.items()
+        for n, message in enumerate(store.messages(*key, queue.min_offset, FEW))
+    }
+    assert store.index is not None
+    keyed = []
+    for path in store.index.files:
+        file = IndexFile(path.read_bytes(), SLOTS)
+        assert file.check() == []
+        keyed += [(unit.key_hash, unit.physical_offset) for unit in file.units()]
+    return queued, keyed, {key: end for key, end in store.log.next_offsets.items() if end}
+
+
+@pytest.fixture
+def opened(opened: Opened) -> Opened:
+    return partial(opened, index_slots=SLOTS, index_units=UNITS)
+
+
+def lose_nothing(root: Path) -> None:
+    """All is there."""
+
+
+def lose_the_index(root: Path) -> None:
+    shutil.rmtree(root / "index")
+
+
+def lose_index_file(root: Path, number: int) -> None:
+    names = sorted((root / "index").iterdir())
+    assert len(names) >= 5
+    names[number].unlink()
+
+
+def lose_the_first_index_file(root: Path) -> None:
+    lose_index_file(root, 0)
+
+
+def lose_a_middle_index_file(root: Path) -> None:
+    lose_index_file(root, 2)
+
+
+def lose_the_last_index_file(root: Path) -> None:
+    lose_index_file(root, -1)
+
+
+def lose_a_queue(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue" / "orders" / "1")
+
+
+def lose_queue_file(root: Path, number: int) -> None:
+    names = sorted((root / "consumequeue" / "orders" / "1").iterdir())
+    assert len(names) >= 2
+    names[number].unlink()
+
+
+def lose_the_first_file_of_a_queue(root: Path) -> None:
+    lose_queue_file(root, 0)
+
+
+def lose_the_last_file_of_a_queue(root: Path) -> None:
+    lose_queue_file(root, -1)
+
+
+def lose_all_queues(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+
+
+def lose_all(root: Path) -> None:
+    lose_all_queues(root)
+    lose_the_index(root)
+
+
+LOSSES = (
+    lose_nothing, lose_the_index, lose_the_first_index_file, lose_a_middle_index_file, lose_the_last_index_file,
+    lose_a_queue, lose_the_first_file_of_a_queue, lose_the_last_file_of_a_queue, lose_all_queues, lose_all,
+)  # fmt: skip
+MARK = "dispatched"
+
+
+def vouch_for_all(root: Path, store: MessageStore) -> None:
+    """A recovery begins with the log's last files."""
+    last = store.log.store_timestamp
+    CheckpointFile(root).write(StoreCheckpoint(last + 3000, last + 3000, last))
+    assert store.log.recovery_start(last) > 2 * 4096
+
+
+def by_name(value: Any) -> str:
+    return str(getattr(value, "__name__", value))
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["own", "of a broker"])
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("lose", LOSSES, ids=by_name)
+def test_a_start_makes_good_what_is_lost_of_queues_and_index(
+    tmp_path: Path, some: Some, opened: Opened, lose: Lose, killed: bool, marked: bool
+) -> None:
+    root, twin = tmp_path / "store", tmp_path / "twin"
+    settings = {"reput": ColumnReput} if killed else {}
+    with opened(root, **settings) as store:
+        store.put_messages(some(FEW, queues=2))
+    if killed:
+        store = opened(root, **settings)
+        for first in (FEW, FEW + MORE):  # the second flush writes no mark
+            store.put_messages(some(MORE, first=first, queues=2))
+            store.flush()
+        store.abandon()
+        vouch_for_all(root, store)
+    if not marked:
+        (root / MARK).unlink(missing_ok=True)
+    shutil.copytree(root, twin)
+    with opened(twin) as store:
+        whole = shown(store)
+    assert len(whole[0]) == FEW + killed * 2 * MORE
+    lose(root)
+    with opened(root, **settings) as store:
+        assert shown(store) == whole
+    with opened(root) as store:
+        assert shown(store) == whole
+        (message,) = some(1, first=1000)
+        placed = store.put_message(replace(message, queue_id=1))
+        assert placed.queue_offset == whole[2]["orders", 1]
+
+
+def test_a_queue_whose_messages_are_all_gone_goes_on_where_it_ended_though_its_files_are_lost(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    with opened(tmp_path) as store:
+        store.put_messages([Message("old", bytes(50))] * 3)
+        store.put_messages(some(FEW))
+        assert store.delete_before(4096) == 1
+    shutil.rmtree(tmp_path / "consumequeue" / "old")
+    for _ in range(2):
+        with opened(tmp_path) as store:
+            assert store.log.next_offsets["old", 0] == 3
+            store.put_messages(some(1))
+    with opened(tmp_path) as store:
+        assert store.put_message(Message("old", bytes(50))).queue_offset == 3
+
+
+def test_a_mark_from_before_the_recovery_s_begin_vouches_for_nothing(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    store = opened(tmp_path)
+    store.put_messages(some(3))
+    store.flush()
+    mark = (tmp_path / MARK).read_bytes()
+    store.put_messages([Message("new", bytes(50))] * 3)
+    store.put_messages(some(FEW))
+    store.flush()
+    store.abandon()
+    vouch_for_all(tmp_path, store)
+    shutil.rmtree(tmp_path / "consumequeue" / "new")
+    (tmp_path / MARK).write_bytes(mark)
+    with opened(tmp_path) as store:
+        assert len(store.messages("new", 0, 0)) == 3
+
+
+def test_a_deletion_first_writes_down_where_the_queues_end_that_lose_all_messages(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    store = opened(tmp_path)
+    store.flush()
+    store.put_messages([Message("old", bytes(50))] * 3)
+    store.put_messages(some(FEW))
+    assert store.delete_before(2 * 4096) == 2
+    store.abandon()
+    shutil.rmtree(tmp_path / "consumequeue" / "old")
+    with opened(tmp_path) as store:
+        assert store.put_message(Message("old", bytes(50))).queue_offset == 3
+
+
+def test_only_a_start_in_doubt_reads_all_of_the_log_and_says_when_it_cannot_make_good_a_loss(
+    tmp_path: Path, some: Some, opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path) as store:
+        place = store.put_messages(some(FEW, queues=2))[4].physical_offset
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(place + 4)
+        file.write(b"rot!")
+    opened(tmp_path).close()
+    assert caplog.messages == []
+    (tmp_path / MARK).write_bytes(b"no mark")
+    opened(tmp_path).close()
+    assert f"the commit log is damaged: byte {place:,}" in caplog.text
+    caplog.clear()
+    opened(tmp_path).close()
+    assert caplog.messages == []
+    lose_a_queue(tmp_path)
+    with pytest.raises(CorruptStore, match=r"queue 1 of orders; and the commit log, of which .* is damaged: byte"):
+        opened(tmp_path)
+
+
+def test_a_queue_that_a_crash_s_recovery_began_within_its_first_file_has_its_first_messages_again(
+    tmp_path: Path, some: Some, opened: Opened
+) -> None:
+    root, twin = tmp_path / "store", tmp_path / "twin"
+    store = opened(root, units_in_file=100)
+    store.put_messages(some(FEW, queues=2))
+    store.flush()
+    store.abandon()
+    vouch_for_all(root, store)
+    (root / MARK).unlink()
+    shutil.copytree(root, twin)
+    with opened(twin, units_in_file=100) as store:
+        whole = shown(store)
+    lose_a_queue(root)
+    with opened(root, units_in_file=100) as store:
+        assert shown(store) == whole

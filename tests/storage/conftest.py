@@ -1,0 +1,91 @@
+"""A small store on a disk in memory, and what its tests say over and over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
+from dledger.storage.api import LogStore
+from dledger.storage.background import BackgroundState
+from dledger.storage.disk.disk import Disk
+from dledger.storage.file_store import FileStore, open_settings
+from dledger.storage.recovery.open_files import StoreSettings
+from dledger.testing.disk.memory_disk import MemoryDisk
+from dledger.types import Index, NodeId, Term
+
+SEGMENT = 1024
+INDEX_FILE = 320
+
+
+class Kit:
+    """Files of 1 KiB of data and ten index units, so that a dozen entries need several of each."""
+
+    segment = SEGMENT
+    root = Path("/disk/n0")
+
+    def settings(self, **changes: Any) -> StoreSettings:
+        given = {
+            "directory": self.root,
+            "node_id": NodeId("n0"),
+            "segment_bytes": SEGMENT,
+            "index_file_bytes": INDEX_FILE,
+            "disk_reserve_bytes": 0,
+        }
+        return StoreSettings(**{**given, **changes})
+
+    def open(self, disk: Disk, keeping: BackgroundState = BackgroundState.INLINE, **changes: Any) -> FileStore:
+        return open_settings(self.settings(**changes), disk, keeping)
+
+    def make(
+        self, end: LogEnd, sizes: Sequence[int], term: int = 1, magic: int = 1, salt: int = 0, segment: int = SEGMENT
+    ) -> list[Entry]:
+        """Entries with bodies of those sizes that follow ``end``; the bodies tell them apart."""
+        entries: list[Entry] = []
+        for size in sizes:
+            index = end.position.index + 1
+            body = bytes((index * 7 + salt * 31 + n) % 251 + 1 for n in range(size))
+            entries.append(stamp(end, Term(term), magic, body, segment))
+            end = LogEnd.after(entries[-1])
+        return entries
+
+    def fill(self, store: LogStore, sizes: Sequence[int], term: int = 1, salt: int = 0) -> list[Entry]:
+        """Append and sync, with the hard state that the term asks for."""
+        self.reach(store, term)
+        entries = self.make(store.end, sizes, term, salt=salt)
+        store.append(entries)
+        store.sync()
+        return entries
+
+    def reach(self, store: LogStore, term: int) -> None:
+        """See that the store's term is not lower."""
+        if store.hard_state.term < term:
+            store.save_hard_state(HardState(Term(term)))
+
+    def all(self, store: LogStore) -> list[Entry]:
+        """The whole log, read in small pieces."""
+        entries: list[Entry] = []
+        begin = store.begin_index
+        while part := store.read(begin, 300):
+            entries += part
+            begin = Index(part[-1].index + 1)
+        return entries
+
+    def bytes_of(self, entries: Sequence[Entry]) -> list[bytes]:
+        return [bytes(entry.header) + bytes(entry.body) for entry in entries]
+
+    def refs(self, entries: Sequence[Entry]) -> list[tuple[int, int, int]]:
+        return [(entry.index, entry.pos, entry.size) for entry in entries]
+
+
+@pytest.fixture
+def kit() -> Kit:
+    return Kit()
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()

@@ -1,0 +1,79 @@
+"""The record of which incarnations count: kept through crashes, and never half believed."""
+
+from __future__ import annotations
+
+from dledger.protocol.messages.membership import Change, Membership
+from dledger.storage.offline.verify import verify_store
+from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
+from dledger.types import Index, NodeId, Position, Term
+
+BOUND = ((NodeId("n0"), 5), (NodeId("n1"), (1 << 63) - 1))
+
+
+def test_membership_of_a_new_directory_is_its_own_incarnation_and_nobody_counts(kit, disk):
+    store = kit.open(disk)
+    drawn = store.identity.incarnation
+    assert store.membership == Membership(drawn)
+    assert not store.membership.founded
+    store.close()
+    store = kit.open(disk)
+    assert store.membership == Membership(drawn)
+    store.close()
+    assert kit.open(MemoryDisk()).identity.incarnation != drawn
+
+
+def test_membership_saved_is_there_after_a_power_cut_at_once(kit, disk):
+    store = kit.open(disk)
+    changes = (Change(Position(Term(4), Index(13)), Index(12), NodeId("n1"), 8),)
+    for saved in (
+        Membership(store.identity.incarnation, Index(-1), BOUND),
+        Membership(77, Index(12), BOUND[:1]),
+        Membership(77, Index(12), BOUND[:1], changes, Term(3)),
+        Membership(7, Index(-1), BOUND, group_id="A", ancestors=(("B", 9),), members=(NodeId("n0"), NodeId("n1"))),
+    ):
+        store.save_membership(saved)
+        disk.reboot(power=True)
+        store = kit.open(disk)
+        assert store.membership == saved
+        assert store.identity.incarnation == saved.incarnation
+    store.close()
+
+
+def test_crash_at_any_operation_leaves_the_old_membership_or_the_new_one(kit):
+    first, second = Membership(7, Index(3), BOUND), Membership(8, Index(9), BOUND[1:])
+    at = 0
+    while True:
+        disk = MemoryDisk()
+        store = kit.open(disk)
+        store.save_membership(first)
+        disk.kill_at = disk.operations + at
+        try:
+            store.save_membership(second)
+        except ProcessKilled:
+            disk.reboot(power=True, choose=lambda n: n // 2)
+            store = kit.open(disk)
+            assert store.membership in (first, second)
+            at += 1
+            continue
+        break
+    assert at >= 4
+
+
+def test_one_damaged_copy_is_healed_and_without_both_the_node_is_another_incarnation(kit, disk):
+    store = kit.open(disk)
+    saved = Membership(store.identity.incarnation, Index(3), BOUND)
+    store.save_membership(saved)
+    store.close()
+    path = kit.root / "members"
+    disk.flip(path, 50)
+    assert verify_store(kit.root, disk)["problems"] if disk.listdir(kit.root / "data") else True
+    store = kit.open(disk)
+    assert store.membership == saved
+    assert any("members" in note for note in store.recovery.notes)
+    store.close()
+    disk.flip(path, 50)
+    disk.flip(path, 4096 + 50)
+    store = kit.open(disk)
+    assert store.membership.incarnation != saved.incarnation
+    assert not store.membership.founded
+    store.close()

@@ -1,0 +1,220 @@
+"""A sound copy takes a damaged entry's place: only the right one, and whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from dledger.errors import CorruptEntry, DiskFull, StorageError
+from dledger.protocol.messages.entry import HEADER_SIZE, LogEnd
+from dledger.storage.background import BackgroundState
+from dledger.storage.log.repairs import FileCopy
+from dledger.storage.offline.verify import verify_store
+from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
+from dledger.types import Index
+
+
+def flip(disk, kit, pos: int) -> None:
+    start = pos - pos % kit.segment
+    disk.flip(kit.root / "data" / f"{start:020d}", pos - start)
+
+
+def wipe(disk, kit, first: int, stop: int) -> None:
+    """Damage every byte of [first, stop)."""
+    for pos in range(first, stop):
+        if disk.names.get(kit.root / "data" / f"{pos - pos % kit.segment:020d}") is not None:
+            flip(disk, kit, pos)
+
+
+def test_entries_damaged_side_by_side_are_repaired_together_over_the_end_of_a_file(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [200] * 10)
+    assert entries[3].pos // kit.segment < entries[5].pos // kit.segment
+    wipe(disk, kit, entries[2].pos + 3, entries[5].pos + 100)
+    for alone in entries[2:6]:
+        with pytest.raises(CorruptEntry):
+            store.repair(alone)
+    store.repair(*entries[2:6])
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+    store.close()
+    assert verify_store(kit.root, disk)["problems"] == []
+
+
+def test_a_cut_behind_a_damaged_entry_is_refused_and_made_when_it_is_repaired(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [100] * 8)
+    flip(disk, kit, entries[4].pos + 60)
+    with pytest.raises(CorruptEntry) as caught:
+        store.truncate(Index(4))
+    assert caught.value.index == 4
+    assert store.end == LogEnd.after(entries[-1])
+    store.repair(entries[4])
+    store.truncate(Index(4))
+    others = kit.fill(store, [80] * 3, term=2)
+    store.close()
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries[:5], *others])
+    store.close()
+
+
+def test_entries_behind_which_the_log_is_cut_are_repaired_although_what_goes_cannot_vouch(kit, disk):
+    """Nobody may have what is cut, and it is damaged together with what stays."""
+    store = kit.open(disk)
+    entries = kit.fill(store, [100] * 8)
+    wipe(disk, kit, entries[3].pos + 3, entries[5].pos + 100)
+    with pytest.raises(CorruptEntry):
+        store.repair(*entries[3:5])
+    with pytest.raises(CorruptEntry):
+        store.repair(*kit.make(LogEnd(), [100] * 8, salt=3)[3:5], last_stays=True)
+    store.repair(*entries[3:5], last_stays=True)
+    store.truncate(Index(4))
+    others = kit.fill(store, [300, 20, 700], term=2)
+    store.close()
+    assert verify_store(kit.root, disk)["problems"] == []
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries[:5], *others])
+    assert not store.recovery.faulty
+    store.close()
+
+
+def test_run_of_another_log_or_of_another_place_is_refused(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [100] * 8)
+    others = kit.make(LogEnd(), [100] * 8, salt=3)
+    longer = kit.make(LogEnd.after(entries[1]), [100, 101], salt=3)
+    wipe(disk, kit, entries[2].pos, entries[3].end_pos)
+    for wrong in (others[2:4], longer, [*entries[2:3], others[3]], entries[2:3], entries[3:4], entries[4:6][::-1]):
+        with pytest.raises(CorruptEntry):
+            store.repair(*wrong)
+    store.repair(*entries[2:4])
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+    store.close()
+
+
+def test_every_single_entry_is_repaired_whatever_byte_of_it_is_damaged(kit):
+    disk = MemoryDisk()
+    store = kit.open(disk)
+    entries = [*kit.fill(store, [200] * 4), *kit.fill(store, [90] * 4, term=2), *kit.fill(store, [90] * 2, term=5)]
+    terms = store.terms
+    for entry in entries:
+        for byte in range(0, HEADER_SIZE + 3):
+            flip(disk, kit, entry.pos + byte)
+            with pytest.raises(CorruptEntry, match=f"entry {entry.index}"):
+                store.read(entry.index, 1)
+            store.repair(entry)
+            assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+            assert store.terms == terms
+    store.close()
+
+
+def test_crash_at_any_operation_of_a_repair_leaves_the_log_as_it_was_or_repaired(kit):
+    """Power and all: what was sound before is sound afterwards, whatever of the new file reached the disk."""
+    at = 0
+    while True:
+        disk = MemoryDisk()
+        store = kit.open(disk)
+        entries = kit.fill(store, [150] * 9)
+        flip(disk, kit, entries[3].pos + 60)
+        disk.kill_at = disk.operations + at
+        try:
+            store.repair(entries[3])
+            killed = False
+        except ProcessKilled:
+            killed = True
+        disk.reboot(power=True, choose=lambda n: n // 2)
+        store = kit.open(disk)
+        assert store.end == LogEnd.after(entries[-1])
+        others = [entry for entry in entries if entry.index != 3]
+        assert kit.bytes_of([store.read(entry.index, 1)[0] for entry in others]) == kit.bytes_of(others)
+        if not killed:
+            break
+        try:
+            assert kit.bytes_of(store.read(Index(3), 1)) == kit.bytes_of(entries[3:4])
+        except CorruptEntry:
+            store.repair(entries[3])
+        assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+        at += 1
+    assert at > 5
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+
+
+def test_repair_in_the_file_that_is_being_written_keeps_what_is_appended_and_synced_later(kit, disk):
+    store = kit.open(disk, BackgroundState.MANUAL)
+    entries = kit.fill(store, [60] * 3)
+    unsynced = kit.make(store.end, [60] * 2)
+    store.append(unsynced)
+    flip(disk, kit, entries[1].pos + 50)
+    store.repair(entries[1])
+    store.sync()
+    more = kit.fill(store, [60] * 6)
+    disk.reboot(power=True)
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *unsynced, *more])
+    store.close()
+
+
+def test_what_is_appended_and_synced_while_the_file_is_copied_is_in_the_copy_and_durable(kit, disk, monkeypatch):
+    store = kit.open(disk, BackgroundState.MANUAL)
+    entries = kit.fill(store, [60] * 3)
+    begin, meanwhile = FileCopy.begin, []
+
+    def begin_and_append(copy, end_pos):
+        begin(copy, end_pos)
+        meanwhile.extend(kit.fill(store, [60] * 2))
+
+    monkeypatch.setattr(FileCopy, "begin", begin_and_append)
+    flip(disk, kit, entries[1].pos + 50)
+    store.repair(entries[1])
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *meanwhile])
+    disk.reboot(power=True)
+    store = kit.open(disk)
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *meanwhile])
+    store.close()
+
+
+def test_repair_without_room_for_the_copy_changes_nothing_and_works_later(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [200] * 6)
+    flip(disk, kit, entries[1].pos + 60)
+    disk.fail("fallocate", ".new", errno.ENOSPC, times=1)
+    with pytest.raises(DiskFull, match="repair"):
+        store.repair(entries[1])
+    store.repair(entries[1])
+    assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
+    store.close()
+
+
+def test_repair_whose_write_fails_ends_the_store(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [200] * 6)
+    flip(disk, kit, entries[1].pos + 60)
+    disk.fail("fdatasync", ".new")
+    with pytest.raises(StorageError):
+        store.repair(entries[1])
+    with pytest.raises(StorageError):
+        store.read(Index(5), 1)
+
+
+def test_log_keeps_its_terms_whatever_header_is_damaged_and_though_its_index_is_gone(kit):
+    """What this node says of its log in a vote, and what it compares with a leader's, does not change."""
+    for lose_index in (False, True):
+        for victim in range(8):
+            for byte in (*range(0, 48, 5), 16, 20, 23):
+                disk = MemoryDisk()
+                store = kit.open(disk)
+                entries = [*kit.fill(store, [100] * 4, term=3), *kit.fill(store, [100] * 4, term=7)]
+                end, terms = store.end, store.terms
+                store.close()
+                flip(disk, kit, entries[victim].pos + byte)
+                if lose_index:
+                    for name in [name for name in disk.names if name.parent.name == "index"]:
+                        disk.names[name].written[:] = disk.names[name].durable[:] = bytes(len(disk.names[name].written))
+                store = kit.open(disk)
+                assert store.end == end
+                assert [term for term, _ in store.terms] == [3, 7]
+                if victim != 4:
+                    assert store.terms == terms
+                store.repair(entries[victim])
+                assert store.terms == terms
+                store.close()

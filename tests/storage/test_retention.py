@@ -1,0 +1,157 @@
+"""Whole expired files go, from the front; nothing unexpired does, however full the disk is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dledger.storage.api import Held
+from dledger.storage.offline.verify import verify_store
+from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
+from dledger.types import Index
+
+HOUR = 3_600_000
+
+
+def aged_store(kit, disk, **settings):
+    """Five files of two entries each, an hour between them, and one entry in a sixth. A file's time is that of its
+    padding, which is written with the first entry of the next one."""
+    store = kit.open(disk, **settings)
+    start = disk.now_ms
+    for _ in range(5):
+        kit.fill(store, [400, 400])
+        disk.now_ms += HOUR
+    kit.fill(store, [100])
+    return store, start
+
+
+def test_files_older_than_retention_go(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=2 * HOUR)
+    assert store.retain(Index(100), start + 3 * HOUR - 1, 0) == 0
+    assert store.retain(Index(100), start + 3 * HOUR, 0) == 2
+    assert store.retain(Index(100), start + 5 * HOUR, 0) == 6
+    assert [e.index for e in kit.all(store)] == list(range(6, 11))
+    assert store.begin_index == 6
+    assert store.terms == ((1, 6),)
+
+
+def test_oldest_files_go_while_all_are_too_large_together(kit, disk):
+    store, start = aged_store(kit, disk, retention_bytes=4 * kit.segment)
+    assert len(disk.listdir(kit.root / "data")) == 6
+    assert store.retain(Index(100), start, 0) == 4
+    assert len(disk.listdir(kit.root / "data")) == 4
+
+
+def test_last_file_never_goes_and_nothing_above_the_limit(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=1)
+    assert store.retain(Index(2), start + 99 * HOUR, 0) == 2
+    assert store.retain(Index(3), start + 99 * HOUR, 0) == 4
+    assert store.retain(Index(100), start + 99 * HOUR, 0) == 10
+    assert [e.index for e in kit.all(store)] == [10]
+
+
+def test_files_go_only_in_the_hours_of_delete_when(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=1, delete_when="04;16")
+    assert store.retain(Index(100), start + 99 * HOUR, 5) == 0
+    assert store.retain(Index(1), start + 99 * HOUR, 16) == 2
+    disk.free = disk.total // 20  # 95 % used: at once, whatever the hour
+    assert store.retain(Index(3), start + 99 * HOUR, 5) == 4
+
+
+def test_D12_full_disk_deletes_nothing_unexpired(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=10 * HOUR)
+    disk.free = 0
+    assert store.retain(Index(100), start + 5 * HOUR, 0) == 0
+    assert [e.index for e in kit.all(store)] == list(range(11))
+
+
+def test_expired_files_are_held_back_from_the_first_entry_that_is_wanted(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    held = Held(Index(5), 100 * HOUR)
+    assert store.retain(Index(100), start + 20 * HOUR, 0, [held]) == 4
+    assert (held.bytes, held.last) == (3 * kit.segment, 9)
+    assert store.retain(Index(100), start + 20 * HOUR, 0, [Held(Index(9), 100 * HOUR)]) == 8
+    assert store.retain(Index(100), start + 20 * HOUR, 0) == 10
+
+
+def test_what_is_held_goes_when_it_is_too_old(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    assert store.retain(Index(100), start + 4 * HOUR - 1, 0, [Held(Index(0), 2 * HOUR)]) == 0
+    assert store.retain(Index(100), start + 4 * HOUR, 0, [held := Held(Index(0), 2 * HOUR)]) == 2
+    assert held.bytes == 2 * kit.segment  # and the two behind it are not expired yet
+
+
+def test_what_is_held_goes_from_the_front_while_it_is_too_large(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    assert store.retain(Index(100), start + 20 * HOUR, 0, [held := Held(Index(0), 99 * HOUR, 2 * kit.segment)]) == 6
+    assert held.bytes == 2 * kit.segment
+
+
+def test_what_several_hold_stays_as_long_as_one_of_them_may_hold_it(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    short, long = Held(Index(0), 2 * HOUR), Held(Index(5), 100 * HOUR)
+    assert store.retain(Index(100), start + 20 * HOUR, 0, [short, long]) == 4
+    assert (short.bytes, short.last, long.bytes) == (0, -1, 3 * kit.segment)
+
+
+def test_nothing_is_held_on_a_disk_that_gets_full_or_where_nobody_may(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=HOUR)
+    assert store.retain(Index(2), start + 20 * HOUR, 0, [Held(Index(0), 0)]) == 2
+    store, start = aged_store(kit, fuller := MemoryDisk(), retention_ms=HOUR)
+    assert store.retain(Index(2), start + 20 * HOUR, 0, [Held(Index(0), 100 * HOUR)]) == 0
+    fuller.free = fuller.total // 20
+    assert store.retain(Index(2), start + 20 * HOUR, 0, [held := Held(Index(0), 100 * HOUR)]) == 2
+    assert held.bytes == 0
+
+
+def test_nothing_goes_without_a_rule(kit, disk):
+    store, start = aged_store(kit, disk)
+    assert store.retain(Index(100), start + 9999 * HOUR, 0) == 0
+
+
+def test_index_files_go_with_the_data(kit, disk):
+    store = kit.open(disk, retention_ms=1)
+    kit.fill(store, [50] * 60)
+    disk.now_ms += HOUR
+    kit.fill(store, [400] * 3)
+    begin = store.retain(Index(59), disk.now_ms + HOUR, 0)
+    assert begin > 40
+    first = min(int(name) for name in disk.listdir(kit.root / "index"))
+    assert first == begin * 32 // 320 * 320
+
+
+def test_retained_store_reopens_and_goes_on(kit, disk):
+    store, start = aged_store(kit, disk, retention_ms=1)
+    store.retain(Index(5), start + 99 * HOUR, 0)
+    store.close()
+    store = kit.open(disk)
+    assert (store.begin_index, store.end.position.index) == (6, 10)
+    assert store.terms == ((1, 6),)
+    more = kit.fill(store, [500, 500], term=3)
+    assert store.terms == ((1, 6), (3, 11))
+    assert kit.bytes_of(kit.all(store))[-2:] == kit.bytes_of(more)
+    store.close()
+    assert verify_store(kit.root, disk)["problems"] == []
+
+
+@pytest.mark.parametrize("outcome", ["process", "lost", "seed"])
+def test_crash_at_every_operation_of_retention_leaves_a_log_that_starts_at_a_file(kit, outcome):
+    probe = MemoryDisk()
+    store, start = aged_store(kit, probe, retention_ms=1)
+    before = probe.operations
+    store.retain(Index(7), start + 99 * HOUR, 0)
+    for step in range(probe.operations - before):
+        disk = MemoryDisk()
+        store, start = aged_store(kit, disk, retention_ms=1)
+        entries = kit.bytes_of(kit.all(store))
+        disk.kill_at = disk.operations + step
+        with pytest.raises(ProcessKilled):
+            store.retain(Index(7), start + 99 * HOUR, 0)
+        disk.reboot(outcome != "process", random.Random(step).randrange if outcome == "seed" else None)
+        store = kit.open(disk, retention_ms=1)
+        assert store.begin_index in (0, 2, 4, 6, 8)
+        assert kit.bytes_of(kit.all(store)) == entries[store.begin_index :]
+        kit.fill(store, [30], term=2)
+        store.close()
+        assert verify_store(kit.root, disk)["problems"] == []

@@ -1,0 +1,143 @@
+"""Rot is found by reading everything, also where nobody else reads."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from dledger.errors import StorageError
+from dledger.protocol.messages.entry import HEADER_SIZE, HardState, LogEnd, stamp
+from dledger.storage.api import Scrubbed
+from dledger.storage.file_store import FileStore
+from dledger.testing.disk.memory_store import MemoryStore
+from dledger.types import Index, Term
+
+
+def whole_pass(store, committed: int, step: int = 100) -> tuple[list[Scrubbed], list[int]]:
+    """Steps of one pass, and the entries found faulty."""
+    steps = [store.scrub(step, Index(committed))]
+    while not steps[-1].done:
+        steps.append(store.scrub(step, Index(committed)))
+    faulty = [index for one in steps for fault in one.faults for index in range(fault.first, fault.last + 1)]
+    return steps, faulty
+
+
+def flip(disk, kit, pos: int) -> None:
+    start = pos - pos % kit.segment
+    disk.flip(kit.root / "data" / f"{start:020d}", pos - start)
+
+
+def test_scrub_of_a_sound_log_passes_over_all_of_it_in_small_steps_again_and_again(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [200] * 8)
+    for _ in range(2):
+        steps, faulty = whole_pass(store, 7)
+        assert faulty == []
+        assert steps[-1].at == entries[-1].end_pos == sum(one.size for one in steps)
+        assert max(one.size for one in steps) < 600
+    store.close()
+
+
+def test_scrub_finds_each_changed_byte_of_each_entry(kit, disk):
+    """In files that were not scanned when the store was opened."""
+    store = kit.open(disk)
+    entries = kit.fill(store, [200] * 8)
+    for entry in entries:
+        for byte in range(0, HEADER_SIZE + 200, 3):
+            flip(disk, kit, entry.pos + byte)
+            assert whole_pass(store, 7)[1] == [entry.index]
+            flip(disk, kit, entry.pos + byte)
+    assert whole_pass(store, 7)[1] == []
+    store.close()
+
+
+def test_scrub_finds_entries_that_were_lost_side_by_side(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [60] * 12)
+    for pos in range(entries[2].pos + 10, entries[5].pos + 20):
+        flip(disk, kit, pos)
+    assert whole_pass(store, 11)[1] == [2, 3, 4, 5]
+    store.close()
+
+
+@pytest.mark.parametrize("first", [0, 4, 10])
+@pytest.mark.parametrize("byte", [8, 11, 15, 16, 23])
+def test_scrub_counts_no_entries_by_the_word_of_a_damaged_neighbour(kit, disk, first, byte):
+    """An entry behind a damaged one has nobody in front of it to vouch for the index and the term that it claims: the
+    entry behind it tells, and of the last one the mark."""
+    store = kit.open(disk)
+    entries = kit.fill(store, [60] * 12)
+    flip(disk, kit, entries[first].pos + 40)
+    flip(disk, kit, entries[first + 1].pos + byte)
+    faults = store.scrub(1 << 20, Index(11)).faults
+    assert (faults[0].first, faults[-1].last, sum(f.last + 1 - f.first for f in faults)) == (first, first + 1, 2)
+    faults = store.examine(Index(first), Index(first))
+    assert (faults[0].first, faults[-1].last, sum(f.last + 1 - f.first for f in faults)) == (first, first + 1, 2)
+    store.close()
+
+
+def test_damage_beside_a_run_is_seen(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [60] * 12)
+    for damaged in (3, 7, 9):
+        flip(disk, kit, entries[damaged].pos + 1)
+    assert [fault.first for fault in store.examine(Index(6), Index(6))] == [7]
+    assert [fault.first for fault in store.examine(Index(6), Index(8))] == [7, 9]
+    assert [fault.first for fault in store.examine(Index(4), Index(5))] == [3]
+    store.close()
+
+
+def test_scrub_does_not_look_at_what_may_still_be_cut(kit, disk):
+    store = kit.open(disk)
+    entries = kit.fill(store, [60] * 6)
+    flip(disk, kit, entries[4].pos + 50)
+    assert whole_pass(store, 3)[1] == []
+    assert whole_pass(store, 5)[1] == [4]
+    store.close()
+
+
+def test_scrub_takes_a_sector_that_cannot_be_read_for_damage(kit, disk):
+    """B11: the entries on it are faulty; the store goes on."""
+    store = kit.open(disk)
+    kit.fill(store, [200] * 8)
+    disk.fail("pread", "/data/" + f"{0:020d}", errno.EIO)
+    faulty = whole_pass(store, 7)[1]
+    assert faulty[0] == 0
+    assert 7 not in faulty
+    disk.failures.clear()
+    assert whole_pass(store, 7)[1] == []
+    store.close()
+
+
+def test_scrub_of_a_store_that_failed_is_refused(kit, disk):
+    store = kit.open(disk)
+    kit.fill(store, [10])
+    disk.fail("fdatasync", "data")
+    store.append(kit.make(store.end, [10]))
+    with pytest.raises(StorageError):
+        store.sync()
+    with pytest.raises(StorageError):
+        store.scrub(100, Index(0))
+
+
+@pytest.mark.parametrize("size", [200, 180])  # files that end in little padding, and in some
+def test_scrub_beside_retention_goes_on_with_what_is_kept(kit, disk, size):
+    store: FileStore = kit.open(disk, retention_bytes=1)
+    kit.fill(store, [size] * 12)
+    store.scrub(10, Index(11))
+    store.retain(Index(8), disk.now_ms, 0)
+    assert whole_pass(store, 11)[1] == [], "what retention took is not damaged"
+    steps, faulty = whole_pass(store, 11)
+    assert faulty == []
+    assert steps[-1].at == store.end.end_pos
+    store.close()
+
+
+def test_scrub_in_memory_finds_what_was_damaged():
+    store = MemoryStore()
+    store.save_hard_state(HardState(Term(1)))
+    first = stamp(LogEnd(), Term(1), 1, b"a", 1 << 20)
+    store.append([first, stamp(LogEnd.after(first), Term(1), 1, b"b", 1 << 20)])
+    store.damage(Index(1))
+    assert [fault.first for fault in store.scrub(1, Index(1)).faults] == [1]

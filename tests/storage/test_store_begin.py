@@ -1,0 +1,82 @@
+"""A new log whose first entry does not lie at 0: one that goes on behind another log."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.errors import CorruptStore
+from dledger.protocol.messages.entry import LogEnd
+from dledger.storage.background import BackgroundState
+from dledger.storage.meta.hard_state import MARK_FILE
+from dledger.storage.offline.verify import verify_store
+from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
+from dledger.types import NOWHERE, Index
+
+BEGIN = 5 * 1024
+
+
+def test_a_new_log_has_its_first_entry_where_it_is_told_to_and_keeps_it_there(kit, disk):
+    store = kit.open(disk, begin_pos=BEGIN)
+    assert store.end == LogEnd(NOWHERE, BEGIN, 0)
+    entries = kit.fill(store, [300, 500, 400])
+    assert [entry.pos for entry in entries] == [BEGIN, BEGIN + 348, BEGIN + 1024]
+    store.close()
+    again = kit.open(disk)
+    assert (again.begin_index, again.begin.end_pos) == (0, BEGIN)
+    assert kit.bytes_of(kit.all(again)) == kit.bytes_of(entries)
+    again.close()
+    assert verify_store(kit.root, disk)["ok"]
+
+
+def test_a_log_that_begins_further_on_goes_on_there_when_all_of_it_was_cut(kit, disk):
+    store = kit.open(disk, begin_pos=BEGIN)
+    kit.fill(store, [300, 500, 400])
+    store.truncate(Index(-1))
+    assert store.end == LogEnd(NOWHERE, BEGIN, 0)
+    (entry,) = kit.fill(store, [100], term=2)
+    assert entry.pos == BEGIN
+    store.close()
+    assert kit.bytes_of(kit.all(kit.open(disk))) == kit.bytes_of([entry])
+
+
+def test_a_log_that_begins_further_on_is_found_without_its_mark(kit, disk):
+    store = kit.open(disk, begin_pos=BEGIN)
+    entries = kit.fill(store, [300, 500, 400])
+    store.close()
+    disk.unlink(kit.root / MARK_FILE)
+    again = kit.open(disk)
+    assert again.begin.end_pos == BEGIN
+    assert kit.bytes_of(kit.all(again)) == kit.bytes_of(entries)
+
+
+def test_entries_at_0_are_not_taken_by_a_log_that_begins_further_on(kit, disk):
+    store = kit.open(disk, begin_pos=BEGIN)
+    kit.reach(store, 1)
+    with pytest.raises(CorruptStore, match=f"entry 0 at {BEGIN}"):
+        store.append(kit.make(LogEnd(), [100]))
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_log_that_begins_further_on_outlives_a_crash_at_every_operation(kit, power):
+    number = 0
+    while True:
+        disk, durable, entries = MemoryDisk(), -1, []
+        disk.kill_at = number
+        try:
+            store = kit.open(disk, BackgroundState.INLINE, begin_pos=BEGIN)
+            for size in (300, 500, 400):
+                entries += kit.fill(store, [size])
+                durable = store.durable.index
+            store.close()
+        except ProcessKilled:
+            pass
+        else:
+            break
+        disk.reboot(power, None)
+        again = kit.open(disk, begin_pos=BEGIN)
+        assert again.begin.end_pos == BEGIN
+        found = kit.all(again)
+        assert len(found) > durable
+        assert kit.bytes_of(found)[: durable + 1] == kit.bytes_of(entries)[: durable + 1]
+        number += 1
+    assert number > 20

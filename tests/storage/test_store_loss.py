@@ -1,0 +1,131 @@
+"""A log that ends before what its own files know to be committed."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from dledger.errors import ConfigError, CorruptStore
+from dledger.protocol.messages.entry import HardState
+from dledger.protocol.messages.membership import Membership
+from dledger.storage.background import BackgroundState
+from dledger.storage.meta.snapshots import SNAPSHOTS, SnapshotFiles
+from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
+from dledger.types import Index, NodeId, Term
+
+WHY = "the log ends at entry 2, but entries up to 5 were committed here: the disk has lost them"
+OLD = 11
+
+
+BY_HINT, BY_CHECKPOINT = "by hint", "by checkpoint"
+WAYS = pytest.mark.parametrize("way", [BY_HINT, BY_CHECKPOINT])
+
+
+def disk_that_lost_entries(kit, way: str = BY_HINT) -> MemoryDisk:
+    """Entries 0 to 5 were synced and committed; of data, index and mark the disk has what they were after entry 2. What
+    else it knows of the others is the hint of a commit, or a checkpoint of the catalog."""
+    disk = MemoryDisk()
+    store = kit.open(disk, BackgroundState.MANUAL)
+    kit.fill(store, [60] * 3)
+    store.save_membership(Membership(OLD, bound=((NodeId("n0"), OLD), (NodeId("n1"), 12), (NodeId("n2"), 13))))
+    store.keep()
+    store.save_hard_state(HardState(Term(2), NodeId("n1"), Index(2)))
+    before = {path: bytes(inode.written) for path, inode in disk.names.items() if lost_with(kit, path, way)}
+    kit.fill(store, [60] * 3)
+    store.note_commit(Index(5))
+    store.save_hard_state(HardState(Term(2), NodeId("n1"), Index(5)))
+    if way == BY_CHECKPOINT:
+        for index in (2, 5):
+            checkpoints_of(kit, disk).save(Index(index), b"state")
+    store.close()
+    for path, content in before.items():
+        inode = disk.names[path]
+        inode.written[:], inode.durable[:] = content, content
+    disk.reboot(power=True)
+    return disk
+
+
+def lost_with(kit, path: Path, way: str) -> bool:
+    with_hint = {kit.root / "state"} if way == BY_CHECKPOINT else set()
+    return path.parent.name in {"data", "index"} or path in {kit.root / "mark"} | with_hint
+
+
+def checkpoints_of(kit, disk) -> SnapshotFiles:
+    return SnapshotFiles(kit.root / SNAPSHOTS, disk)
+
+
+def test_a_damaged_checkpoint_beyond_the_log_tells_of_no_loss(kit):
+    disk = disk_that_lost_entries(kit, BY_CHECKPOINT)
+    path = kit.root / SNAPSHOTS / f"{5:020d}"
+    disk.names[path].written[-1] ^= 1
+    store = kit.open(disk)
+    assert (store.recovery.lost, store.identity.incarnation) == ("", OLD)
+    store.close()
+
+
+@WAYS
+def test_a_member_that_lost_committed_entries_says_so_and_is_another_incarnation(kit, caplog, way):
+    disk = disk_that_lost_entries(kit, way)
+    store = kit.open(disk)
+    assert store.recovery.lost.startswith(WHY)
+    assert store.recovery.as_dict()["lost"] == store.recovery.lost
+    assert store.recovery.lost in caplog.text
+    assert store.identity.incarnation != OLD
+    assert store.membership.of(NodeId("n0")) == OLD, "the one that counts, which this is no more"
+    assert store.hard_state == HardState(Term(2), NodeId("n1"), Index(2))
+    known = store.identity.incarnation
+    store.close()
+    store = kit.open(disk)
+    assert (store.recovery.lost, store.identity.incarnation) == ("", known)
+    store.close()
+
+
+@WAYS
+@pytest.mark.parametrize("power", [False, True])
+def test_a_crash_on_the_way_never_forgets_the_loss_before_the_new_incarnation_is_there(kit, power, way):
+    whole, kills = disk_that_lost_entries(kit, way), 0
+    while True:
+        disk = copy.deepcopy(whole)
+        disk.kill_at = disk.operations + kills
+        try:
+            kit.open(disk).close()
+        except ProcessKilled:
+            kills += 1
+            disk.reboot(power=power)
+            assert kit.open(disk).identity.incarnation != OLD, f"killed at operation {kills}"
+            continue
+        break
+    assert kills > 20
+
+
+@WAYS
+def test_a_group_of_one_that_lost_committed_entries_starts_only_with_the_index_that_is_left(kit, way):
+    disk = disk_that_lost_entries(kit, way)
+    with pytest.raises(CorruptStore, match=f"{WHY}, and the group has no other node.*--accept-loss 2'"):
+        kit.open(disk, is_alone=True)
+    for wrong in (-1, 1, 3, 5):
+        with pytest.raises(ConfigError, match=f"--accept-loss {wrong}: not for .* its log ends at entry 2"):
+            kit.open(disk, is_alone=True, accept_loss=wrong)
+    store = kit.open(disk, is_alone=True, accept_loss=2)
+    assert store.recovery.lost == f"{WHY}, which was accepted"
+    assert store.identity.incarnation == OLD
+    kit.fill(store, [60], term=2)
+    store.close()
+    store = kit.open(disk, is_alone=True)
+    assert (store.recovery.lost, store.end.position.index) == ("", 3)
+    kit.fill(store, [60] * 3, term=2)
+    store.close()
+    if way == BY_CHECKPOINT:
+        newest = checkpoints_of(kit, disk).load(6)
+        assert newest == (2, b"state"), "a checkpoint of what is lost would take the place of what was written since"
+
+
+def test_a_loss_that_there_is_not_or_that_others_can_make_good_is_not_accepted(kit, disk):
+    store = kit.open(disk)
+    kit.fill(store, [60] * 3)
+    store.close()
+    for lossy, alone in ((disk, True), (disk_that_lost_entries(kit), False)):
+        with pytest.raises(ConfigError, match=r"--accept-loss 2: not for .* nothing is lost that only it had"):
+            kit.open(lossy, is_alone=alone, accept_loss=2)

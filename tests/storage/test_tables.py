@@ -1,0 +1,356 @@
+"""Tables in files are what tables in memory are, and outlive crashes up to the last sync."""
+
+from __future__ import annotations
+
+import errno
+import random
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dledger.catalog.topics.table import MemoryTables
+from dledger.errors import CorruptStore, DiskFull, StorageError
+from dledger.storage.meta.tables import BUFFER_BYTES, CHUNK_ROWS, TableFiles
+from dledger.testing.disk.memory_disk import MemoryDisk, ProcessKilled
+
+ROOT = Path("/disk/n0/tables")
+
+
+def row(number: int) -> bytes:
+    return number.to_bytes(8, "big") + bytes([number % 251]) * 4
+
+
+@pytest.fixture(params=["memory", "files"])
+def tables(request, disk):
+    return MemoryTables() if request.param == "memory" else TableFiles(ROOT, disk)
+
+
+def test_rows_are_read_back_by_number(tables):
+    table = tables.open("topic-1", 12)
+    assert (table.begin, table.end) == (0, 0)
+    for number in range(10):
+        table.append(row(number))
+    table.append(row(10) + row(11))
+    assert table.end == 12
+    assert bytes(table.read(3, 5)) == row(3) + row(4)
+    assert bytes(table.read(0, 12)) == b"".join(map(row, range(12)))
+    assert bytes(table.read(4, 4)) == b""
+    for start, stop in [(0, 13), (12, 13), (-1, 2)]:
+        with pytest.raises(CorruptStore):
+            table.read(start, stop)
+
+
+def test_open_gives_the_same_table_and_refuses_another_row_size(tables):
+    tables.open("a", 12).append(row(1))
+    assert tables.open("a", 12).end == 1
+    with pytest.raises(CorruptStore, match="rows of 12 bytes, not 16"):
+        tables.open("a", 16)
+    tables.open("a-b", 4)
+    assert tables.names() == ["a", "a-b"]
+    tables.remove("a")
+    tables.remove("never-there")
+    assert tables.names() == ["a-b"]
+    assert tables.open("a", 16).end == 0
+
+
+def test_truncate_and_drop_front_keep_the_numbers(tables):
+    table = tables.open("t", 12)
+    for number in range(20):
+        table.append(row(number))
+    table.truncate(15)
+    table.drop_front(5)
+    assert table.end == 15
+    assert bytes(table.read(5, 15)) == b"".join(map(row, range(5, 15)))
+    table.append(row(100))
+    assert bytes(table.read(15, 16)) == row(100)
+    with pytest.raises(CorruptStore, match="fewer"):
+        table.truncate(17)
+    table.truncate(2)
+    assert table.end == 2
+    table.append(row(2))
+    assert bytes(table.read(2, 3)) == row(2)
+
+
+def test_any_steps_give_what_tables_in_memory_give(disk):
+    """Random appends, cuts, drops, syncs and restarts, against the model."""
+    dice = random.Random(7)
+    files, model = TableFiles(ROOT, disk), MemoryTables()
+    for _ in range(400):
+        ours, theirs = files.open("t", 12), model.open("t", 12)
+        what = dice.randrange(6)
+        if what <= 1:
+            count = dice.choice([1, 3, CHUNK_ROWS])
+            rows = b"".join(row(theirs.end + n) for n in range(count))
+            ours.append(rows)
+            theirs.append(rows)
+        elif what == 2:
+            end = dice.randrange(max(theirs.begin - 50, 0), theirs.end + 1)
+            ours.truncate(end)
+            theirs.truncate(end)
+        elif what == 3:
+            begin = dice.randrange(theirs.begin, theirs.end + 1)
+            ours.drop_front(begin)
+            theirs.drop_front(begin)
+        elif what == 4:
+            files.sync()
+            files.close()
+            files = TableFiles(ROOT, disk)
+            ours = files.open("t", 12)
+        assert ours.end == theirs.end
+        assert ours.begin <= theirs.begin
+        low = dice.randrange(theirs.begin, theirs.end + 1)
+        high = min(theirs.end, low + 50)
+        assert bytes(ours.read(low, high)) == bytes(theirs.read(low, high))
+
+
+def test_dropped_rows_give_their_space_back(disk):
+    table = TableFiles(ROOT, disk).open("t", 12)
+    for number in range(4 * CHUNK_ROWS):
+        table.append(row(number))
+    table.sync()
+    table.drop_front(3 * CHUNK_ROWS)
+    (name,) = disk.listdir(ROOT)
+    assert name == f"t.{3 * CHUNK_ROWS:020d}"
+    assert len(disk.content(ROOT / name)) < 2 * CHUNK_ROWS * 16
+    assert TableFiles(ROOT, disk).open("t", 12).begin == 3 * CHUNK_ROWS
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_crash_at_every_operation_keeps_what_was_synced(power):
+    def live(disk: MemoryDisk) -> int:
+        synced = 0
+        try:
+            files = TableFiles(ROOT, disk)
+            table = files.open("t", 12)
+            for step in range(4):
+                for _ in range(CHUNK_ROWS // 2):
+                    table.append(row(table.end))
+                files.sync()
+                synced = table.end
+                if step == 3:
+                    table.drop_front(CHUNK_ROWS + 5)
+            table.append(row(table.end))
+            files.sync()
+            synced = table.end
+        except ProcessKilled:
+            pass
+        return synced
+
+    whole = MemoryDisk()
+    live(whole)
+    for at in range(whole.operations):
+        disk = MemoryDisk()
+        disk.kill_at = at
+        synced = live(disk)
+        disk.reboot(power, random.Random(at).randrange if power else None)
+        table = TableFiles(ROOT, disk).open("t", 12)
+        assert table.end >= synced
+        table.truncate(synced)
+        begin = min(synced, CHUNK_ROWS + 5)
+        assert bytes(table.read(begin, synced)) == b"".join(map(row, range(begin, synced)))
+        table.append(row(synced))
+        assert bytes(table.read(synced, synced + 1)) == row(synced)
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_crash_at_every_operation_of_a_start_that_goes_back_in_front_of_the_first_row_leaves_no_row_of_before(power):
+    """A start from the older checkpoint, whose rows retention has dropped since, takes all rows away and appends them
+    again from the log; interrupted, the next one does."""
+    synced, known = CHUNK_ROWS * 2, CHUNK_ROWS + 7
+
+    def dropped() -> MemoryDisk:
+        disk = MemoryDisk()
+        files = TableFiles(ROOT, disk)
+        table = files.open("t", 12)
+        table.append(b"".join(map(row, range(synced))))
+        files.sync()
+        table.drop_front(known + 5)
+        assert disk.listdir(ROOT) == [f"t.{known + 5:020d}"]
+        return disk
+
+    def start(disk: MemoryDisk) -> None:
+        files = TableFiles(ROOT, disk)
+        table = files.open("t", 12)
+        table.truncate(known)
+        assert (table.begin, table.end) == (known, known)
+        table.append(row(known) + row(known + 1))
+        files.sync()
+
+    whole = dropped()
+    before = whole.operations
+    start(whole)
+    for at in range(before, whole.operations):
+        disk = dropped()
+        disk.kill_at = at
+        with pytest.raises(ProcessKilled):
+            start(disk)
+        disk.reboot(power, random.Random(at).randrange if power else None)
+        start(disk)
+        disk.reboot(power=True)
+        table = TableFiles(ROOT, disk).open("t", 12)
+        assert (table.begin, table.end) == (known, known + 2)
+        assert bytes(table.read(known, known + 2)) == row(known) + row(known + 1)
+
+
+@pytest.mark.parametrize("operation", ["fsync_dir", "unlink"])
+def test_d12_rows_that_cannot_go_behind_the_name_of_their_new_file_stop_the_node(disk, operation):
+    """Going on with the old file would leave the new one behind; a later start would take it for the older of two."""
+    files = TableFiles(ROOT, disk)
+    table = files.open("t", 12)
+    table.append(b"".join(map(row, range(3 * CHUNK_ROWS))))
+    files.sync()
+    disk.fail(operation, "tables", errno.ENOSPC, times=1)
+    with pytest.raises(StorageError, match="this node stops"):
+        table.drop_front(2 * CHUNK_ROWS)
+    disk.reboot(power=False)
+    assert TableFiles(ROOT, disk).open("t", 12).end == 3 * CHUNK_ROWS
+
+
+def test_a_table_gets_its_file_with_its_first_sync_and_what_is_clean_is_not_synced_again(disk):
+    """Whoever appends on another thread waits for no file to be made, be there thousands of tables."""
+    files = TableFiles(ROOT, disk)
+    operations = disk.operations
+    tables = [files.open(f"t{number}", 12) for number in range(3)]
+    for table in tables[:2]:
+        table.append(row(0))
+    assert disk.operations == operations
+    files.sync()
+    assert [name.partition(".")[0] for name in disk.listdir(ROOT)] == ["t0", "t1"]
+    operations = disk.operations
+    files.sync()
+    assert disk.operations == operations
+    disk.reboot(power=True)
+    again = TableFiles(ROOT, disk)
+    assert [again.open(f"t{number}", 12).end for number in range(3)] == [1, 1, 0]
+
+
+def test_rows_are_read_and_appended_while_another_thread_syncs(disk):
+    files = TableFiles(ROOT, disk)
+    table, done = files.open("t", 12), threading.Event()
+
+    def keep_syncing() -> None:
+        while not done.is_set():
+            files.sync()
+
+    syncer, interval = threading.Thread(target=keep_syncing), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    syncer.start()
+    try:
+        for number in range(3000):
+            table.append(row(number))
+            low = max(0, number - 40)
+            assert table.read(low, number + 1) == b"".join(map(row, range(low, number + 1)))
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        syncer.join()
+    files.sync()
+    assert TableFiles(ROOT, disk).open("t", 12).read(0, 3000) == b"".join(map(row, range(3000)))
+
+
+def test_any_damaged_row_is_refused_and_named(disk):
+    files = TableFiles(ROOT, disk)
+    table = files.open("t", 12)
+    for number in range(3):
+        table.append(row(number))
+    files.sync()
+    path = ROOT / disk.listdir(ROOT)[0]
+    for offset in range(64, 64 + 3 * 16):
+        disk.flip(path, offset)
+        number = (offset - 64) // 16
+        with pytest.raises(CorruptStore, match=f"row {number} of"):
+            table.read(number, number + 1)
+        disk.flip(path, offset)
+    content = disk.content(path)
+    content[64:80], content[80:96] = content[80:96], content[64:80]
+    with pytest.raises(CorruptStore, match="row 0"):
+        table.read(0, 1)
+
+
+def test_damaged_table_header_is_refused(disk):
+    files = TableFiles(ROOT, disk)
+    files.open("t", 12).append(row(0))
+    files.sync()
+    for offset in range(64):
+        disk.flip(ROOT / disk.listdir(ROOT)[0], offset)
+        with pytest.raises(CorruptStore, match="header is damaged"):
+            TableFiles(ROOT, disk).open("t", 12)
+        disk.flip(ROOT / disk.listdir(ROOT)[0], offset)
+    assert TableFiles(ROOT, disk).open("t", 12).end == 1
+
+
+@pytest.mark.parametrize("operation", ["pwritev", "fdatasync"])
+def test_D2_failing_disk_is_a_storage_error(disk, operation):
+    files = TableFiles(ROOT, disk)
+    table = files.open("t", 12)
+    table.append(row(0))
+    disk.fail(operation)
+    with pytest.raises(StorageError, match="this node stops"):
+        files.sync()
+
+
+def test_D12_rows_for_which_there_is_no_room_wait_in_memory_and_are_written_later(disk):
+    files = TableFiles(ROOT, disk)
+    table, other = files.open("t", 12), files.open("u", 12)
+    other.append(row(0))
+    files.sync()
+    disk.free = 0
+    big = [row(number) for number in range(BUFFER_BYTES // 16 + 2)]
+    for one in big:
+        table.append(one)
+    other.append(row(1))
+    assert table.read(0, len(big)) == b"".join(big)
+    for _ in range(2):
+        with pytest.raises(DiskFull, match="free some space"):
+            files.sync()
+    assert [name.partition(".")[0] for name in disk.listdir(ROOT) if not name.endswith(".new")] == ["u"]
+    disk.free = 1 << 30
+    files.sync()
+    disk.reboot(power=True)
+    assert TableFiles(ROOT, disk).open("t", 12).read(0, len(big)) == b"".join(big)
+    assert TableFiles(ROOT, disk).open("u", 12).end == 2
+
+
+def test_D12_rows_that_were_not_synced_for_want_of_room_elsewhere_are_synced_later(disk):
+    files = TableFiles(ROOT, disk)
+    tables = [files.open(name, 12) for name in "abc"]
+    for number in range(2):
+        for table in tables:
+            table.append(row(number))
+        if number:
+            disk.fail("pwritev", "tables/b", code=errno.ENOSPC, times=1)
+            with pytest.raises(DiskFull):
+                files.sync()
+        files.sync()
+    disk.reboot(power=True)
+    assert [TableFiles(ROOT, disk).open(name, 12).end for name in "abc"] == [2, 2, 2]
+
+
+class Telling(bytearray):
+    """Rows that wait, and whoever looks at the table while they are handed over."""
+
+    def __init__(self, look) -> None:
+        super().__init__()
+        self._look = look
+
+    def clear(self) -> None:
+        self._look()
+        super().clear()
+
+
+def test_rows_have_the_same_numbers_while_a_checkpoint_hands_those_that_wait_to_the_file(disk):
+    """Between the two steps of that the loop may append: a wrong number would be in the new row's checksum."""
+    tables, seen = TableFiles(ROOT, disk), []
+    table = tables.open("a", 12)
+    table.append(row(0))
+    tables.sync()
+    table._waiting = Telling(lambda: seen.append(table.end))
+    table.append(row(1))
+    thread = threading.Thread(target=tables.sync)
+    thread.start()
+    thread.join()
+    table.append(row(2))
+    assert (seen, table.end) == ([2], 3)
+    assert bytes(table.read(0, 3)) == b"".join(map(row, range(3)))
