@@ -27,7 +27,7 @@ from benchmarks.spark import new_session, rows_frame
 from benchmarks.typed import FLAT_COLUMNS
 from dledger import Client, EmbeddedGroup
 from dledger.datasource import sink
-from dledger.datasource.writer import LogWriter
+from dledger.datasource.writer import BatchWriter
 from dledger.records.digest import RowsSum
 from pyspark_dledger import DefaultSource
 
@@ -45,8 +45,8 @@ class Digested(DefaultSource):
     def name(cls) -> str:
         return "digested"
 
-    def writer(self, schema: StructType, overwrite: bool) -> LogWriter:
-        return LogWriter(self.options, schema, overwrite)
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        return BatchWriter(self.options, schema, overwrite)
 
 
 class Undigested(Digested):
@@ -56,11 +56,11 @@ class Undigested(Digested):
     def name(cls) -> str:
         return "undigested"
 
-    def writer(self, schema: StructType, overwrite: bool) -> LogWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         return UndigestedWriter(self.options, schema, overwrite)
 
 
-class UndigestedWriter(LogWriter):
+class UndigestedWriter(BatchWriter):
     """Its tasks count their rows, which the commit is held to as well."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -19,7 +19,7 @@ from dledger.datasource.worker import settle
 from dledger.errors import ConfigError
 
 
-class LogWriter(DataSourceArrowWriter):
+class BatchWriter(DataSourceArrowWriter):
     """One write: staged by tasks, committed at once. Spark pickles this object to the tasks and to the commit, so the
     job's id is the same everywhere."""
 
@@ -69,4 +69,4 @@ class LogWriter(DataSourceArrowWriter):
         self.sink.abort(messages)
 
 
-__all__ = ["LogWriter"]
+__all__ = ["BatchWriter"]

@@ -54,9 +54,9 @@ class DefaultSource(DataSource):
         return MetadataReader(options, schema) if "metadata" in options else LogReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from dledger.datasource.writer import LogWriter
+        from dledger.datasource.writer import BatchWriter
 
-        return LogWriter(self.options, schema, overwrite)
+        return BatchWriter(self.options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from dledger.datasource.option_table import STREAM, has_layout

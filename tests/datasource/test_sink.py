@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from dledger.datasource import nameless
 from dledger.datasource.sink import Task
-from dledger.datasource.writer import LogWriter
+from dledger.datasource.writer import BatchWriter
 from dledger.errors import ConfigError, ReplayMismatch, TopicNotFound, TransactionError, Unavailable
 from dledger.streaming.writer import LogStreamWriter
 
@@ -44,8 +44,8 @@ class Spark:
     def options(self, **more: str) -> dict[str, str]:
         return {"dledger.bootstrap.servers": self.group.address, "topic": "t", "createTopic": "true", **more}
 
-    def writer(self, **more: str) -> LogWriter:
-        return LogWriter(self.options(**more), FRAME, False)
+    def writer(self, **more: str) -> BatchWriter:
+        return BatchWriter(self.options(**more), FRAME, False)
 
     def tasks(self, writer: Any, parts: list[list[str]], task: Task) -> list[Any]:
         messages = []
@@ -389,7 +389,7 @@ def test_partitions_of_a_topic_column_are_checked_in_the_task(spark: Spark) -> N
     spark.group.create_topic("a", 3)
     options = spark.options(**{"createTopic.partitions": "5"})
     del options["topic"]
-    writer = LogWriter(options, BY_TOPIC, False)
+    writer = BatchWriter(options, BY_TOPIC, False)
     with pytest.raises(ConfigError, match=r"'createTopic.partitions' is 5, but topic 'a' exists with 3"):
         writer.write(iter([pa.record_batch({"value": ["1"], "topic": ["a"]})]))
     assert spark.group.stages == {}
@@ -397,7 +397,7 @@ def test_partitions_of_a_topic_column_are_checked_in_the_task(spark: Spark) -> N
 
 @pytest.mark.parametrize("kind", ["stream", "save"])
 def test_at_least_once_is_seen_before_the_commit_and_again_after_a_repeat(spark: Spark, kind: str) -> None:
-    make = LogWriter if kind == "save" else LogStreamWriter
+    make = BatchWriter if kind == "save" else LogStreamWriter
     writer = make(spark.options(deliveryGuarantee="at-least-once"), FRAME, False)
     messages = spark.tasks(writer, [["a", "b"], []], IN_QUERY)
     assert spark.group.values("t") == [b"a", b"b"]
@@ -433,7 +433,7 @@ def test_an_append_that_fails_fails_the_task_and_ends_its_producers(spark: Spark
 def test_options_that_do_not_fit_the_frame_or_the_write_are_refused(
     spark: Spark, given: dict[str, str], frame: StructType, message: str
 ) -> None:
-    for make in (LogWriter, LogStreamWriter):
+    for make in (BatchWriter, LogStreamWriter):
         with pytest.raises(ConfigError, match=message):
             make(spark.options(**given), frame, False)
 
@@ -441,7 +441,7 @@ def test_options_that_do_not_fit_the_frame_or_the_write_are_refused(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda options: LogWriter(options, FRAME, True), "mode overwrite would replace.*append"),
+        (lambda options: BatchWriter(options, FRAME, True), "mode overwrite would replace.*append"),
         (lambda options: LogStreamWriter(options, FRAME, True), "output mode complete would replace.*append"),
         (lambda options: LogStreamWriter({**options, "txnId": "x"}, FRAME, False), "txnId"),
     ],

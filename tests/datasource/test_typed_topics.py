@@ -14,7 +14,7 @@ from dledger.datasource.reading import schema_of_table
 from dledger.datasource.schema import read_schema
 from dledger.datasource.sink import Task
 from dledger.datasource.typed import columns_of, spark_schema
-from dledger.datasource.writer import LogWriter
+from dledger.datasource.writer import BatchWriter
 from dledger.errors import ConfigError, SchemaMismatch, TopicNotFound
 from dledger.records.body.typed import arrow_schema
 from dledger.records.columns.types import Columns
@@ -47,7 +47,7 @@ class Topic:
 
     def write(self, columns: str, rows: list[dict[str, Any]], **options: str) -> None:
         schema = frame(columns)
-        writer = LogWriter(self.options(**options), schema, False)
+        writer = BatchWriter(self.options(**options), schema, False)
         batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(columns_of(schema)))
         writer.commit([pickle.loads(pickle.dumps(writer)).write(iter([batch]))])
 
@@ -122,7 +122,7 @@ def test_columns_without_a_topic_or_a_topic_that_may_not_be_made_are_refused(top
     options = topic.options()
     del options["topic"]
     with pytest.raises(ConfigError, match="which topic"):
-        LogWriter(options, frame("id bigint"), False)
+        BatchWriter(options, frame("id bigint"), False)
     with pytest.raises(TopicNotFound, match="type='typed'"):
         topic.write("id bigint", [], createTopic="false")
     with pytest.raises(ConfigError, match=r"explicit.*keyColumn"):
@@ -170,7 +170,7 @@ def test_a_null_where_the_topic_allows_none_fails_the_write(topic: Topic) -> Non
 
 def test_of_two_writers_that_evolve_at_once_the_second_adds_to_the_first_ones_columns(topic: Topic) -> None:
     topic.write("id int", [])
-    other = LogWriter
+    other = BatchWriter
     topic.group.before_evolving = [
         lambda: other(topic.options(schemaEvolution="add"), frame("id int, a string"), False)
     ]
@@ -183,7 +183,7 @@ def test_of_two_writers_that_evolve_at_once_the_second_adds_to_the_first_ones_co
 def test_a_second_writer_that_contradicts_the_first_is_told(topic: Topic) -> None:
     topic.write("id int", [])
     topic.group.before_evolving = [
-        lambda: LogWriter(topic.options(schemaEvolution="add"), frame("id int, a string"), False)
+        lambda: BatchWriter(topic.options(schemaEvolution="add"), frame("id int, a string"), False)
     ]
     with pytest.raises(SchemaMismatch, match=r"version 2[^!]*the frame[\s\S]*! a string.*a double"):
         topic.write("id int, a double", [], schemaEvolution="add")
@@ -192,7 +192,7 @@ def test_a_second_writer_that_contradicts_the_first_is_told(topic: Topic) -> Non
 def test_a_transaction_over_a_change_keeps_each_row_under_its_version(topic: Topic) -> None:
     """Tasks of one write may run before and after others change the columns."""
     topic.write("id int", [])
-    writer = LogWriter(topic.options(), frame("id int"), False)
+    writer = BatchWriter(topic.options(), frame("id int"), False)
     first = writer.write(iter([pa.record_batch({"id": pa.array([1], pa.int32())})]))
     topic.write("id bigint, a string", [{"id": 9, "a": "x"}], schemaEvolution="add")
     second = writer.write(iter([pa.record_batch({"id": pa.array([2], pa.int32())})]))

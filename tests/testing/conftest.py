@@ -12,7 +12,7 @@ from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogE
 from dledger.raft.state.admission import Admission
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import Ready
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 from dledger.testing.invariants.watch import Watch
 from dledger.types import NO_INDEX, Index, NodeId, Role, Term
 
@@ -49,7 +49,7 @@ class FakeNode:
             node=SimpleNamespace(flush="sync"), _error=None, _disk=self.disk,
         )  # fmt: skip
         self.name = name
-        self.view: NodeView = None  # type: ignore[assignment]
+        self.view: WatchedNode = None  # type: ignore[assignment]
 
 
 class FakeGroup:

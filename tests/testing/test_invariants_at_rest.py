@@ -13,7 +13,7 @@ from dledger.protocol.messages.entry import LogEnd, stamp
 from dledger.storage.log.walker import blank
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.retention import Retention
-from dledger.testing.invariants.view import Memory, NodeView
+from dledger.testing.invariants.view import Memory, WatchedNode
 from dledger.testing.sim.scene import KIB, Scene
 from dledger.types import Index
 
@@ -30,7 +30,7 @@ class Alone:
         for at in range(6):
             scene.run(loop, lambda at=at: client.append("t", [bytes(400 + at)] * 4, partition=0))
         scene.run(loop, client.close)
-        self.view: NodeView = self.watch.views[str(self.node.name)]
+        self.view: WatchedNode = self.watch.views[str(self.node.name)]
         self.store: Any = self.view.store
         self.disk: Any = self.node.disk
         self.now_ms = 0

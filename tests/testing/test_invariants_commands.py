@@ -11,7 +11,7 @@ import pytest
 from dledger.raft.state.ready import Fact
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.retention import Retention
-from dledger.testing.invariants.view import Memory, NodeView
+from dledger.testing.invariants.view import Memory, WatchedNode
 from dledger.testing.sim.scene import Scene
 from dledger.types import Index
 
@@ -26,7 +26,7 @@ class Told:
         self.watch = scene.world.watch
         self.client, self.loop = scene.client()
         scene.run(self.loop, self._fill)
-        self.view: NodeView = self.watch.views[str(self.node.name)]
+        self.view: WatchedNode = self.watch.views[str(self.node.name)]
         self.catalog = self.view.catalog
 
     async def _fill(self) -> None:

@@ -15,7 +15,7 @@ from dledger.storage.log.segments import file_name
 from dledger.storage.log.walker import blank
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth, Written
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 
 
 class AtRest:
@@ -24,7 +24,7 @@ class AtRest:
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
 
-    def ends(self, view: NodeView) -> None:
+    def ends(self, view: WatchedNode) -> None:
         """I20: behind the end of a log its files hold nothing, or the next start would find it there. Whoever is killed
         when the rest of a file is padded already, and the next entry not written, leaves that."""
         disk, end = _disk(view), view.store.end.end_pos
@@ -37,7 +37,7 @@ class AtRest:
             if behind.count(0) != len(behind):
                 raise Broken("I20", f"{view} has a log up to {end}, and something behind it in {file_name(start)}")
 
-    def called_damaged(self, view: NodeView, error: CorruptEntry) -> None:
+    def called_damaged(self, view: WatchedNode, error: CorruptEntry) -> None:
         """I20: an entry that its disk gives back as it was written is served, whatever else is damaged there."""
         disk, index = _disk(view), error.index
         if disk is None or disk.harmed or disk.strays or index < view.store.begin_index:
@@ -50,11 +50,11 @@ class AtRest:
         if self._is_sound(disk, view, index, written):
             raise Broken("I20", f"{view} calls entry {index} damaged, which is sound on its disk: {error}")
 
-    def _written(self, view: NodeView, index: int) -> Written | None:
+    def _written(self, view: WatchedNode, index: int) -> Written | None:
         term = view.terms.at(index) if index >= view.store.begin_index else self._truth.term_of(index)
         return None if term is None else self._truth.written.get((index, term))
 
-    def _is_sound(self, disk: Any, view: NodeView, index: int, written: Written) -> bool:
+    def _is_sound(self, disk: Any, view: WatchedNode, index: int, written: Written) -> bool:
         """Whether the entry's bytes on the disk are those that were written."""
         files = _log_files(view)
         start = written.pos - written.pos % files.file_size
@@ -72,18 +72,18 @@ class AtRest:
         return same and body_is_sound(entry) and chain_is_sound(entry, before.chain_crc if before else 0)
 
 
-def _disk(view: NodeView) -> Any:
+def _disk(view: WatchedNode) -> Any:
     """The node's disk, if one can look into it."""
     disk: Any = view.server._disk
     return disk if hasattr(disk, "strays") else None
 
 
-def _log_files(view: NodeView) -> Any:
+def _log_files(view: WatchedNode) -> Any:
     store: Any = view.store
     return store._data
 
 
-def _files(disk: Any, view: NodeView) -> Iterator[tuple[int, bytearray]]:
+def _files(disk: Any, view: WatchedNode) -> Iterator[tuple[int, bytearray]]:
     """Each file of the log: its first byte's place in it, and its bytes."""
     directory = _log_files(view).directory
     for path, inode in disk.names.items():

@@ -26,7 +26,7 @@ from dledger.protocol.messages.entry import Entry
 from dledger.protocol.wire import decode_command
 from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.testing.invariants.broken import Broken
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 
 LEAST_SHARE = 0.85
 """Of a stage's time-out that passes at least: a leader's monotonic clock may be a tenth too fast."""
@@ -78,7 +78,7 @@ class Commands:
         self.stages: dict[int, tuple[int, int]] = {}
         """Stage -> when it was written into a log first, and its time-out, in ms."""
 
-    def applied(self, view: NodeView, entry: Entry, result: CommandResult, written_ms: int, now_ms: int) -> None:
+    def applied(self, view: WatchedNode, entry: Entry, result: CommandResult, written_ms: int, now_ms: int) -> None:
         """The first node has applied a command."""
         if result.code is not Code.SUCCESS:
             return
@@ -101,7 +101,7 @@ class Commands:
             state.take(command, result)
         return state
 
-    def check(self, view: NodeView) -> None:
+    def check(self, view: WatchedNode) -> None:
         """I27: the catalog of a node has what the commands make."""
         catalog = view.catalog
         state = self.as_of(catalog.applied_index)
@@ -128,7 +128,7 @@ class Commands:
         if topic in self.as_of(1 << 62).topics:
             raise Broken("I27", f"topic {topic} is there although its deletion was acknowledged")
 
-    def held_from(self, view: NodeView) -> int | None:
+    def held_from(self, view: WatchedNode) -> int | None:
         """The first entry with a record that a group wants, which holds retention back; None: nobody wants any."""
         wanted: list[int] = []
         for group in self.as_of(view.catalog.applied_index).groups.values():

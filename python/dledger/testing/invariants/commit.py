@@ -18,7 +18,7 @@ from dledger.raft.state.quorum_ack_checker import quorum_size
 from dledger.records.body.header import BodyHeader, BodyKind, Flag, decode_header
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth
-from dledger.testing.invariants.view import Memory, NodeView
+from dledger.testing.invariants.view import Memory, WatchedNode
 from dledger.types import NodeId, Role
 
 Result = DataResult | CommandResult | None
@@ -32,13 +32,13 @@ class Commits:
         self._members = members
         self._quorum = quorum_size(len(members))
 
-    def started(self, view: NodeView) -> None:
+    def started(self, view: WatchedNode) -> None:
         """I6: a node starts with no commit index that nobody had."""
         if view.committed > self._truth.committed_index:
             raise Broken("I6", f"{view} starts with commit {view.committed}; {self._truth.committed_index} is known")
         view.memory.ever_committed = max(view.memory.ever_committed, view.committed)
 
-    def moved(self, view: NodeView, views: Mapping[str, NodeView], memories: Mapping[str, Memory]) -> None:
+    def moved(self, view: WatchedNode, views: Mapping[str, WatchedNode], memories: Mapping[str, Memory]) -> None:
         """A node's commit index is another one."""
         index, truth = view.log.committed_index, self._truth
         if index < view.committed:
@@ -53,7 +53,9 @@ class Commits:
         view.committed = index
         view.memory.ever_committed = max(view.memory.ever_committed, index)
 
-    def _new(self, view: NodeView, index: int, views: Mapping[str, NodeView], memories: Mapping[str, Memory]) -> None:
+    def _new(
+        self, view: WatchedNode, index: int, views: Mapping[str, WatchedNode], memories: Mapping[str, Memory]
+    ) -> None:
         """Nobody had committed as far before."""
         machine, term = view.machine, view.terms.at(index)
         if machine.role is not Role.LEADER and view.role is not Role.LEADER:
@@ -71,7 +73,9 @@ class Commits:
         self._truth.commit(view.name, index, view.terms)
 
 
-def _holds(index: int, term: int | None, view: NodeView | None, memory: Memory, counted: Callable[[int], bool]) -> bool:
+def _holds(
+    index: int, term: int | None, view: WatchedNode | None, memory: Memory, counted: Callable[[int], bool]
+) -> bool:
     """Whether that entry is on the node's disk for sure; a node that is down has what it had when it went.
 
     A disk counts while the committing leader counts its incarnation (``counted``), and so does one that was lost or is
@@ -111,7 +115,7 @@ class Applied:
         self.topic_ids: dict[str, list[int]] = {}
         self._epochs: dict[int, int] = {}
 
-    def applied(self, view: NodeView, entry: Entry, result: Result) -> None:
+    def applied(self, view: WatchedNode, entry: Entry, result: Result) -> None:
         """A node has applied an entry."""
         index, truth = entry.index, self._truth
         if index > view.log.committed_index or index > truth.committed_index:
@@ -130,7 +134,7 @@ class Applied:
         self.results.append(result)
         self._first(view, entry, result)
 
-    def _first(self, view: NodeView, entry: Entry, result: Result) -> None:
+    def _first(self, view: WatchedNode, entry: Entry, result: Result) -> None:
         if isinstance(result, CommandResult):
             self._learn_topics(view)
             if result.code is Code.SUCCESS and result.result.get("repeated") is False:
@@ -140,13 +144,13 @@ class Applied:
             if header.kind is BodyKind.DATA and not header.flags & Flag.STAGED:
                 self._batch(view, entry.index, header, result.base_offset)
 
-    def _learn_topics(self, view: NodeView) -> None:
+    def _learn_topics(self, view: WatchedNode) -> None:
         for name, info in view.catalog.topics_state.by_name.items():
             known = self.topic_ids.setdefault(name, [])
             if info.topic_id not in known:
                 known.append(info.topic_id)
 
-    def _batch(self, view: NodeView, index: int, header: BodyHeader, base: int) -> None:
+    def _batch(self, view: WatchedNode, index: int, header: BodyHeader, base: int) -> None:
         offsets = self.partitions.setdefault((header.topic_id, header.partition), Offsets())
         if header.producer_id:
             if header.producer_epoch < self._epochs.get(header.producer_id, 0):
@@ -164,7 +168,7 @@ class Applied:
             raise Broken("I11", f"{view} gives entry {index} offset {base} where {offsets.next} is next: {header}")
         offsets.next = base + header.count
 
-    def _committed(self, view: NodeView, index: int, result: Mapping[str, Any]) -> None:
+    def _committed(self, view: WatchedNode, index: int, result: Mapping[str, Any]) -> None:
         """A transaction gets its offsets."""
         total = 0
         for topic, spans in result["offsets"].items():

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dledger.protocol.messages.peer import PeerMessage, VoteRequest, VoteResponse, VoteResult
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth
-from dledger.testing.invariants.view import Memory, NodeView
+from dledger.testing.invariants.view import Memory, WatchedNode
 from dledger.types import NodeId, Role
 
 
@@ -24,7 +24,7 @@ class Elections:
         self._would_vote: dict[tuple[str, int], set[str]] = {}
         """Candidate and term -> who has said in a pre-vote that it would vote so."""
 
-    def started(self, view: NodeView) -> None:
+    def started(self, view: WatchedNode) -> None:
         """I8, I9: a node that comes back remembers its term and its vote."""
         memory = view.memory
         if view.term < memory.saved_term:
@@ -33,7 +33,7 @@ class Elections:
         if vote is not None and view.voted_for != vote:
             raise Broken("I8", f"{view} voted for {vote} in term {view.term} and comes back with {view.voted_for}")
 
-    def changed(self, view: NodeView) -> None:
+    def changed(self, view: WatchedNode) -> None:
         """Term, role or vote is another one."""
         machine = view.machine
         if machine.term < view.term:
@@ -46,7 +46,7 @@ class Elections:
             self._leads(view)
         view.term, view.role, view.voted_for = machine.term, machine.role, machine.voted_for
 
-    def _leads(self, view: NodeView) -> None:
+    def _leads(self, view: WatchedNode) -> None:
         term, me = view.machine.term, (view.name, view.life)
         other = self.leaders.setdefault(term, me)
         if other != me:
@@ -58,7 +58,7 @@ class Elections:
         when a later one has committed already owes nothing of that."""
         return max((index for earlier, index in self._committed_in.items() if earlier < term), default=-1)
 
-    def complete(self, view: NodeView, index: int) -> None:
+    def complete(self, view: WatchedNode, index: int) -> None:
         """I4: a leader has every entry that was committed in an earlier term."""
         if index < view.log.begin_index:
             return
@@ -66,7 +66,7 @@ class Elections:
         if term != self._truth.term_of(index) and index >= 0:
             raise Broken("I4", f"{view} leads term {view.machine.term} without the committed entry {index}: {term}")
 
-    def committed(self, by: NodeView, views: Iterable[NodeView]) -> None:
+    def committed(self, by: WatchedNode, views: Iterable[WatchedNode]) -> None:
         """I4, too: what is committed late in an old term must be in the logs of the later terms' leaders."""
         if self._truth.committed_index > max(self._committed_in.values(), default=-1):
             self._committed_in[by.machine.term] = self._truth.committed_index
@@ -74,7 +74,7 @@ class Elections:
             if view.machine.role is Role.LEADER and view.machine.term > by.machine.term:
                 self.complete(view, self._owed(view.machine.term))
 
-    def sent(self, view: NodeView, message: PeerMessage) -> None:
+    def sent(self, view: WatchedNode, message: PeerMessage) -> None:
         """I8: what a node promises in messages. A candidate that asks for votes has given its own, and D11: a quorum
         would give theirs (Ongaro's thesis, 9.6), unless the leader told it to take over."""
         if isinstance(message, VoteResponse) and message.result is VoteResult.ACCEPT:

@@ -10,7 +10,7 @@ from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.commit import Applied
 from dledger.testing.invariants.storage import Storage
 from dledger.testing.invariants.truth import Truth
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 from dledger.types import Role
 
 ELECTIONS = 10
@@ -36,7 +36,7 @@ class Healing:
         """Faults begin again."""
         self.due_ms = None
 
-    def look(self, now_ms: int, views: Iterable[NodeView]) -> None:
+    def look(self, now_ms: int, views: Iterable[WatchedNode]) -> None:
         """Somebody leads and has committed in time."""
         if self.due_ms is None:
             return
@@ -47,7 +47,7 @@ class Healing:
             raise Broken("I25", f"nothing committed in {self._limit_ms} ms since the group was healed: {roles}")
 
 
-def check_equal(views: Sequence[NodeView], truth: Truth, applied: Applied, storage: Storage) -> None:
+def check_equal(views: Sequence[WatchedNode], truth: Truth, applied: Applied, storage: Storage) -> None:
     """I24: every live node has committed and applied all, leads or follows the one leader, and has the same bytes."""
     leaders = {view.name: view.machine.term for view in views if view.machine.role is Role.LEADER}
     newest = max(leaders.values(), default=None)

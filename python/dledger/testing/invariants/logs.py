@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dledger.protocol.messages.entry import Entry
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 from dledger.types import Role
 
 
@@ -17,7 +17,7 @@ class Logs:
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
 
-    def started(self, view: NodeView) -> None:
+    def started(self, view: WatchedNode) -> None:
         """I3: a recovered log is a log that was written, and I7: all of it that was durable is there."""
         end = view.end
         if end.position.index >= 0 and end.position.index >= view.begin:
@@ -38,12 +38,12 @@ class Logs:
             raise Broken("I15", f"{view} comes back with a log from {view.begin} on, after {memory.begin}")
 
     @staticmethod
-    def _is_damaged(view: NodeView, index: int) -> bool:
+    def _is_damaged(view: WatchedNode, index: int) -> bool:
         """The term of a damaged entry may not be known, save the last one's, which the end of the log tells."""
         faults = view.store.recovery.faulty
         return index < view.end.position.index and any(fault.first <= index <= fault.last for fault in faults)
 
-    def cut(self, view: NodeView, after: int) -> None:
+    def cut(self, view: WatchedNode, after: int) -> None:
         """The log was cut behind ``after``: never at or below what this node knew to be committed, in any life."""
         if view.role is Role.LEADER and view.machine.role is Role.LEADER:
             raise Broken("I2", f"{view} leads term {view.term} and cuts its log behind {after}")
@@ -55,7 +55,7 @@ class Logs:
             raise Broken("I14", f"{view} cuts entry {first}, which is committed")
         view.terms.truncate(after)
 
-    def appended(self, view: NodeView, entries: Sequence[Entry]) -> None:
+    def appended(self, view: WatchedNode, entries: Sequence[Entry]) -> None:
         """I3, and that indexes have no gap and terms never go back."""
         terms, truth = view.terms, self._truth
         for entry in entries:
@@ -66,7 +66,7 @@ class Logs:
             truth.write(view.name, entry)
             terms.append(entry.index, entry.index, entry.term)
 
-    def changed(self, view: NodeView) -> None:
+    def changed(self, view: WatchedNode) -> None:
         """The end is another one: it is what the effects said."""
         log = view.log
         is_shorter = log.generation != view.generation or log.end_index < view.end.position.index
@@ -77,13 +77,13 @@ class Logs:
             raise Broken("I3", f"{view} calls {log.durable_index} durable, its log ends at {log.end_index}")
         view.end, view.generation = log.end, log.generation
 
-    def settled(self, view: NodeView) -> None:
+    def settled(self, view: WatchedNode) -> None:
         """After the effects of a call: the log is as its entries and cuts make it."""
         end = view.log.end_index
         if view.terms.last != end:
             raise Broken("I3", f"{view} has a log up to {end}; its effects make {view.terms.last}")
 
-    def began(self, view: NodeView) -> None:
+    def began(self, view: WatchedNode) -> None:
         """I15: the front goes forward only, over committed entries only, and the first one that stays is committed too:
         no cut goes back into what is gone."""
         begin = view.log.begin_index

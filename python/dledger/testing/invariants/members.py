@@ -14,7 +14,7 @@ from dledger.protocol.messages.membership import Membership
 from dledger.raft.state.ready import Fact
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth
-from dledger.testing.invariants.view import Memory, NodeView
+from dledger.testing.invariants.view import Memory, WatchedNode
 from dledger.types import NO_INDEX
 
 OTHER_ID: Final = "feedfeedfeedfeed"
@@ -29,12 +29,12 @@ class Members:
     def __init__(self, truth: Truth, members: Iterable[str]) -> None:
         self._truth = truth
         self._members = set(members)
-        self.on_change: Callable[[NodeView], None] = lambda view: None
+        self.on_change: Callable[[WatchedNode], None] = lambda view: None
         """Told when a node counts others than before, or has another admission in its log."""
         self._bound: dict[int, Bound] = {}
         """By the entry that says so, of those that some node has taken."""
 
-    def changed(self, view: NodeView, views: Iterable[NodeView]) -> None:
+    def changed(self, view: WatchedNode, views: Iterable[WatchedNode]) -> None:
         """A node comes up, or takes others for the group than before."""
         membership, before = view.machine.admission.membership, view.membership
         told, members = view.machine.config.members, self._members
@@ -55,28 +55,28 @@ class Members:
         self.on_change(view)
 
     @staticmethod
-    def of_this_group(view: NodeView) -> None:
+    def of_this_group(view: WatchedNode) -> None:
         """Nothing of another group of this name is in a node's term or log."""
         term, last = view.machine.term, view.log.end.position
         if max(term, last.term) >= OTHER_TERM:
             raise Broken("I17", f"{view} is at {last} in term {term}, which is another group's")
 
     @staticmethod
-    def fact(view: NodeView, fact: Fact, memories: Mapping[str, Memory]) -> None:
+    def fact(view: WatchedNode, fact: Fact, memories: Mapping[str, Memory]) -> None:
         """A leader says that a member has less than it had acknowledged: only where its disk was exchanged."""
         if fact.event == "follower_lost_data":
             peer = str(dict(fact.about)["node"])
             if not memories[peer].others:
                 raise Broken("I17", f"{view} takes {peer} for one that lost data, whose disk nobody touched: {fact}")
 
-    def _founded(self, view: NodeView, views: Iterable[NodeView]) -> None:
+    def _founded(self, view: WatchedNode, views: Iterable[WatchedNode]) -> None:
         """A group is founded once. Whoever founded it and lost its disk before anybody heard of it may do it again."""
         for other in views:
             if other.membership.index == NO_INDEX and _differs(other.membership, view.membership):
                 raise Broken("I17", f"{view} founds the group as {view.membership}, {other} knows {other.membership}")
         self._bound[NO_INDEX] = view.membership.bound
 
-    def _admitted(self, view: NodeView, membership: Membership) -> None:
+    def _admitted(self, view: WatchedNode, membership: Membership) -> None:
         index = membership.index
         if index > self._truth.committed_index:
             raise Broken("I17", f"{view} counts others by entry {index}; {self._truth.committed_index} is committed")

@@ -17,10 +17,10 @@ from dledger.protocol.messages.peer import VoteResult as Result
 from dledger.raft.roles.entry_dispatcher import MAX_IN_FLIGHT
 from dledger.raft.roles.leader import Leader
 from dledger.testing.invariants.broken import Broken
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 
 
-def check_sent(view: NodeView, message: PeerMessage, saved: HardState) -> None:
+def check_sent(view: WatchedNode, message: PeerMessage, saved: HardState) -> None:
     """A node lets a message go; ``saved`` is what it has on its disk."""
     if view.server._error is not None:
         raise Broken("I21", f"{view} sends {message} after {view.server._error}")
@@ -43,14 +43,14 @@ def check_sent(view: NodeView, message: PeerMessage, saved: HardState) -> None:
         _check_acknowledged(view, message)
 
 
-def _check_acknowledged(view: NodeView, message: PushEntryResponse) -> None:
+def _check_acknowledged(view: WatchedNode, message: PushEntryResponse) -> None:
     """What a follower acknowledges is on its disk (D1), unless the group was told to do without (flush=async)."""
     if message.type is PushType.APPEND and message.code is Code.SUCCESS and message.index > view.synced():
         durable = view.store.durable
         raise Broken("I23", f"{view} acknowledges {message.index}, on its disk is {durable}, known {view.durable}")
 
 
-def check_limits(view: NodeView) -> None:
+def check_limits(view: WatchedNode) -> None:
     """I19: queues and windows of a node are within what its configuration says."""
     log, leader = view.log, view.machine.acting
     cache = log._cache
@@ -77,7 +77,7 @@ def check_limits(view: NodeView) -> None:
             raise Broken("I19", f"{view} has {flying} pushes of {size} bytes in flight to {peer}")
 
 
-def check_push(view: NodeView, message: PeerMessage) -> None:
+def check_push(view: WatchedNode, message: PeerMessage) -> None:
     """I19: a push is no larger than a batch, unless one entry alone is."""
     if isinstance(message, PushEntryRequest) and len(message.entries) > 1:
         size = sum(entry.size for entry in message.entries)

@@ -7,7 +7,7 @@ from dledger.raft.roles.leader import Leader
 from dledger.raft.state.ready import ReadDone
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 
 
 class ReadIndexes:
@@ -18,11 +18,11 @@ class ReadIndexes:
         self._asked: dict[tuple[str, int, int], int] = {}
         """(node, life, token) -> what was committed in the group when it was asked."""
 
-    def asked(self, view: NodeView, token: int) -> None:
+    def asked(self, view: WatchedNode, token: int) -> None:
         """A node wants to know how far a read must have applied."""
         self._asked[view.name, view.life, token] = self._truth.committed_index
 
-    def answered(self, view: NodeView, done: ReadDone) -> None:
+    def answered(self, view: WatchedNode, done: ReadDone) -> None:
         """I13: everything that any node had committed when the read was asked is below its read index."""
         committed = self._asked.pop((view.name, view.life, done.token), None)
         if done.code is not Code.SUCCESS:
@@ -33,7 +33,7 @@ class ReadIndexes:
             raise Broken("I13", f"{view} serves a read at {done.index}, {committed} was committed when it was asked")
 
     @staticmethod
-    def applied(view: NodeView) -> None:
+    def applied(view: WatchedNode) -> None:
         """I12: what readers see, the catalog, is made of committed entries only, and never goes back."""
         applied = view.catalog.applied_index
         if applied > view.log.committed_index:
@@ -43,7 +43,7 @@ class ReadIndexes:
         view.applied = applied
 
 
-def leads_with_quorum(view: NodeView, now_ms: int) -> None:
+def leads_with_quorum(view: WatchedNode, now_ms: int) -> None:
     """I18: a leader that has just looked at the clock has heard a quorum within an election time-out.
 
     It looks once a heartbeat, so one interval more can have passed. One that hears nobody steps down there, and what

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 from dledger.testing.invariants.broken import Broken
-from dledger.testing.invariants.view import Memory, NodeView
+from dledger.testing.invariants.view import Memory, WatchedNode
 
 
 class Retention:
@@ -33,9 +33,15 @@ class Retention:
             self._written_ms.append(now_ms)
 
     def retained(
-        self, view: NodeView, begin: int, views: Mapping[str, NodeView], memories: Mapping[str, Memory], now_ms: int,
-        *, is_tight: bool,
-    ) -> None:  # fmt: skip
+        self,
+        view: WatchedNode,
+        begin: int,
+        views: Mapping[str, WatchedNode],
+        memories: Mapping[str, Memory],
+        now_ms: int,
+        *,
+        is_tight: bool,
+    ) -> None:
         """The entries before ``begin`` have gone. ``is_tight``: the disk was at disk_warn_ratio then."""
         last, catalog, node = begin - 1, view.catalog, view.server.node
         saved = view.server.checkpoints.oldest_index
@@ -73,7 +79,7 @@ class Retention:
         return self._written_ms[at] if at < len(self._last) else now_ms
 
 
-def is_tight(view: NodeView) -> bool:
+def is_tight(view: WatchedNode) -> bool:
     """Whether the node's disk is at disk_warn_ratio or above, as far as one can tell without asking it."""
     disk, node = view.server._disk, view.server.node
     free, total = getattr(disk, "free", 1), getattr(disk, "total", 1)

@@ -14,7 +14,7 @@ from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import HEADER_SIZE, Entry
 from dledger.testing.invariants.broken import Broken
 from dledger.testing.invariants.truth import Truth
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 from dledger.types import Buffer, Index
 
 READ_BYTES = 1 << 20
@@ -30,7 +30,7 @@ class Storage:
         self.faulty = 0
         """Entries that a store called damaged instead of serving them."""
 
-    def entries(self, view: NodeView, entries: Sequence[Entry]) -> None:
+    def entries(self, view: WatchedNode, entries: Sequence[Entry]) -> None:
         """The store read these for a follower or for the catalog."""
         for entry in entries:
             written = self._truth.written.get((entry.index, entry.term))
@@ -39,7 +39,7 @@ class Storage:
             if entry.verified and crc32(entry.body) != entry.body_crc:
                 raise Broken("I20", f"{view} reads entry {entry.index} with wrong bytes")
 
-    def bodies(self, view: NodeView, refs: Sequence[tuple[int, int, int]], bodies: Sequence[Buffer]) -> None:
+    def bodies(self, view: WatchedNode, refs: Sequence[tuple[int, int, int]], bodies: Sequence[Buffer]) -> None:
         """I12, I20: the store read these, given as (index, pos, size), for a reader."""
         if len(refs) != len(bodies):
             raise Broken("I20", f"{view} reads {len(bodies)} bodies for {len(refs)}")
@@ -51,7 +51,7 @@ class Storage:
             if len(body) + HEADER_SIZE != size or (written.body_crc and crc32(body) != written.body_crc):
                 raise Broken("I20", f"{view} serves entry {index} with wrong bytes")
 
-    def saved(self, view: NodeView, data: bytes, index: int) -> None:
+    def saved(self, view: WatchedNode, data: bytes, index: int) -> None:
         """I22: a snapshot of the catalog says the same on every node, and is of committed entries."""
         if index > self._truth.committed_index:
             raise Broken("I22", f"{view} sums up the log to {index}; {self._truth.committed_index} is committed")
@@ -59,7 +59,7 @@ class Storage:
         if self.snapshots.setdefault(index, crc) != crc:
             raise Broken("I22", f"{view} has another catalog at {index} than another node had there")
 
-    def started(self, view: NodeView) -> None:
+    def started(self, view: WatchedNode) -> None:
         """I22: the catalog that a node restores is the one that the log makes."""
         index = view.catalog.applied_index
         if index < 0:
@@ -71,7 +71,7 @@ class Storage:
             raise Broken("I22", f"{view} restores another catalog at {index} than was saved")
 
     @staticmethod
-    def failed(view: NodeView) -> None:
+    def failed(view: WatchedNode) -> None:
         """I21: a store that failed touches its disk no more."""
         operations: int | None = getattr(view.server._disk, "operations", None)
         if operations is None:
@@ -81,7 +81,7 @@ class Storage:
         elif operations > view.failed_at:
             raise Broken("I21", f"{view} goes on writing after {view.server._error}")
 
-    def read_all(self, view: NodeView) -> int:
+    def read_all(self, view: WatchedNode) -> int:
         """I20, at the end: the whole log of a node is what was committed, or said to be damaged. Returns its last.
 
         Where the disk was told to lie, entry by entry: each is looked up in the index then.

@@ -37,7 +37,7 @@ class Memory:
         self.begin = 0
 
 
-class NodeView:
+class WatchedNode:
     """One life of a node: its parts, and the values of its fields when they were last looked at."""
 
     __slots__ = (
@@ -80,4 +80,4 @@ class NodeView:
         return self.name
 
 
-__all__ = ["Memory", "NodeView"]
+__all__ = ["Memory", "WatchedNode"]

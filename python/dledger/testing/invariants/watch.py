@@ -26,7 +26,7 @@ from dledger.testing.invariants.reads import ReadIndexes, leads_with_quorum
 from dledger.testing.invariants.retention import Retention
 from dledger.testing.invariants.storage import Storage
 from dledger.testing.invariants.truth import Truth
-from dledger.testing.invariants.view import Memory, NodeView
+from dledger.testing.invariants.view import Memory, WatchedNode
 from dledger.testing.invariants.writers import Writers
 from dledger.types import Buffer, NodeId
 
@@ -48,7 +48,7 @@ class Watch:
         """How often a node was looked at."""
         self._now_ms = now_ms
         self.truth = truth = Truth()
-        self.views: dict[str, NodeView] = {}
+        self.views: dict[str, WatchedNode] = {}
         """Nodes that are up."""
         self.memories: dict[str, Memory] = {node_id: Memory() for node_id in group.members}
         self._lives: dict[str, int] = {}
@@ -67,11 +67,11 @@ class Watch:
 
     # --- lives of nodes -----------------------------------------------------------------------------------------
 
-    def started(self, node_id: NodeId, server: NodeServer) -> NodeView:
+    def started(self, node_id: NodeId, server: NodeServer) -> WatchedNode:
         """A node's raft and catalog are made from its disk, and nothing has happened since. See `wiring.attach`."""
         with self:
             life = self._lives[node_id] = self._lives.get(node_id, 0) + 1
-            view = self.views[node_id] = NodeView(node_id, life, server, self.memories[node_id])
+            view = self.views[node_id] = WatchedNode(node_id, life, server, self.memories[node_id])
             self.elections.started(view)
             self.logs.started(view)
             self.commits.started(view)
@@ -128,7 +128,7 @@ class Watch:
 
         return after_event
 
-    def look(self, view: NodeView) -> None:
+    def look(self, view: WatchedNode) -> None:
         """Compare a node with what it was when last looked at; most of the time nothing is another."""
         self.checks += 1
         machine, log = view.machine, view.log
@@ -154,14 +154,14 @@ class Watch:
             self.storage.failed(view)
 
     @staticmethod
-    def _durable(view: NodeView) -> None:
+    def _durable(view: WatchedNode) -> None:
         """D1: the core counts on no more than the store has synced."""
         index = view.log.durable_index
         if index > view.store.durable.index and not view.lazy:
             raise Broken("I7", f"{view} takes {index} for durable, its store has synced {view.store.durable}")
         view.durable = index
 
-    def ready(self, view: NodeView, ready: Ready) -> None:
+    def ready(self, view: WatchedNode, ready: Ready) -> None:
         """A call of the core has these effects, and none of them was carried out yet."""
         if ready is IDLE:
             return
@@ -187,12 +187,12 @@ class Watch:
             self._keep(broken)
             raise
 
-    def ticked(self, view: NodeView, node_now_ms: int) -> None:
+    def ticked(self, view: WatchedNode, node_now_ms: int) -> None:
         """The core has just looked at the clock."""
         with self:
             leads_with_quorum(view, node_now_ms)
 
-    def asked(self, view: NodeView, token: int) -> None:
+    def asked(self, view: WatchedNode, token: int) -> None:
         """A linearizable read begins."""
         self.reads.asked(view, token)
 
@@ -214,7 +214,7 @@ class Watch:
             self._keep(broken)
             raise
 
-    def applied(self, view: NodeView, entry: Entry, result: Result) -> None:
+    def applied(self, view: WatchedNode, entry: Entry, result: Result) -> None:
         """A node's catalog has taken an entry."""
         is_first = entry.index == len(self.applied_log.results)
         try:
@@ -228,32 +228,32 @@ class Watch:
             self._keep(broken)
             raise
 
-    def was_read(self, view: NodeView, entries: Sequence[Entry]) -> None:
+    def was_read(self, view: WatchedNode, entries: Sequence[Entry]) -> None:
         """A node's store has read these entries."""
         with self:
             self.storage.entries(view, entries)
 
-    def was_served(self, view: NodeView, refs: Sequence[tuple[int, int, int]], bodies: Sequence[Buffer]) -> None:
+    def was_served(self, view: WatchedNode, refs: Sequence[tuple[int, int, int]], bodies: Sequence[Buffer]) -> None:
         """A node's store has read the bodies of entries, given as (index, pos, size), for a reader."""
         with self:
             self.storage.bodies(view, refs, bodies)
 
-    def called_damaged(self, view: NodeView, error: CorruptEntry) -> None:
+    def called_damaged(self, view: WatchedNode, error: CorruptEntry) -> None:
         """A node's store does not serve an entry, because it is damaged."""
         with self:
             self.at_rest.called_damaged(view, error)
 
-    def was_cut(self, view: NodeView) -> None:
+    def was_cut(self, view: WatchedNode) -> None:
         """A node's store has cut its log."""
         with self:
             self.at_rest.ends(view)
 
-    def retained(self, view: NodeView, begin: int, *, is_tight: bool = False) -> None:
+    def retained(self, view: WatchedNode, begin: int, *, is_tight: bool = False) -> None:
         """A node's store has let the entries before ``begin`` go; its disk was tight or not."""
         with self:
             self.retention.retained(view, begin, self.views, self.memories, self._now_ms(), is_tight=is_tight)
 
-    def saved(self, view: NodeView, data: bytes, index: int) -> None:
+    def saved(self, view: WatchedNode, data: bytes, index: int) -> None:
         """A node saves its catalog as of ``index``."""
         with self:
             self.storage.saved(view, data, index)
@@ -263,7 +263,7 @@ class Watch:
         with self:
             self.applied_log.acknowledged(topic, partition, start, end)
 
-    def looked_for_holds(self, view: NodeView) -> None:
+    def looked_for_holds(self, view: WatchedNode) -> None:
         """A leader looks what consumer groups hold back."""
         with self:
             view.held_from = self.commands.held_from(view)

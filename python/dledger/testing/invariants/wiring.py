@@ -12,7 +12,7 @@ from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.state.ready import Ready
 from dledger.testing.invariants.retention import is_tight
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 from dledger.testing.invariants.watch import Watch
 from dledger.types import Buffer, Index, NodeId
 
@@ -24,7 +24,7 @@ def attach(watch: Watch, node_id: NodeId, server: NodeServer) -> None:
     _attach_store(watch, view, server)
 
 
-def _attach_core(watch: Watch, view: NodeView, server: NodeServer) -> None:
+def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
     driver, raft = server.driver, server.raft
     carry_out, send, tick, read_index = driver.carry_out, driver._send, raft.tick, raft.read_index
     on_applied = server.applier._on_applied
@@ -57,7 +57,7 @@ def _attach_core(watch: Watch, view: NodeView, server: NodeServer) -> None:
     server.applier._on_applied = watched_applied
 
 
-def _attach_store(watch: Watch, view: NodeView, server: NodeServer) -> None:
+def _attach_store(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
     store: Any = server.store
     checkpoints: Any = server.checkpoints
     read, read_bodies, save = store.read, store.read_bodies, checkpoints.save

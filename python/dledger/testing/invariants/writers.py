@@ -17,7 +17,7 @@ from dledger.protocol.messages.entry import Entry
 from dledger.protocol.wire import decode_command
 from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.testing.invariants.broken import Broken
-from dledger.testing.invariants.view import NodeView
+from dledger.testing.invariants.view import WatchedNode
 
 NO_COMMIT: Final = -1
 
@@ -66,7 +66,7 @@ class Writers:
         """Entry, writer, what that made of it, and whether it was a repeat."""
         self._known = Known()
 
-    def applied(self, view: NodeView, entry: Entry, result: CommandResult) -> None:
+    def applied(self, view: WatchedNode, entry: Entry, result: CommandResult) -> None:
         """The first node has applied a command."""
         command = decode_command(entry.body[BODY_HEADER_SIZE:])
         if not isinstance(command, CommitTransaction | CommitWrite) or result.code is Code.MALFORMED:
@@ -95,7 +95,7 @@ class Writers:
         is_renamed = isinstance(command, CommitWrite) and command.formerly in self._known.last
         return not is_renamed and not self._known.may_be_forgotten(command.writer_id, most)
 
-    def check(self, view: NodeView) -> None:
+    def check(self, view: WatchedNode) -> None:
         """W1: the catalog of a node knows what each writer has committed last."""
         catalog = view.catalog
         writers = catalog.transactions.writers

@@ -63,7 +63,7 @@ COMMITS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "txn-id-forgets-its-former-name", "P12", "datasource.writer", "LogWriter._transaction",
+        "txn-id-forgets-its-former-name", "P12", "datasource.writer", "BatchWriter._transaction",
         ', formerly=f"txn/{self.txn_id}")',
         ")",
         "a job that is run again under its txnId after an upgrade writes again",
@@ -71,7 +71,7 @@ COMMITS: Final = (
         planted_blind=True,
     ),
     Mutant(
-        "warns-of-named-writes", "P12", "datasource.writer", "LogWriter.commit",
+        "warns-of-named-writes", "P12", "datasource.writer", "BatchWriter.commit",
         "not staged[0].transaction.may_be_repeated",
         "staged[0].transaction.may_be_repeated",
         "a write that a replayed micro-batch doubles comes without a warning",

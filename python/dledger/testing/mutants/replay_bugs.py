@@ -29,7 +29,7 @@ REPLAYS: Final = (
         "tests/datasource/test_sink.py tests/datasource/test_nameless.py",
     ),
     Mutant(
-        "txn-id-outside-the-name", "P12", "datasource.writer", "LogWriter._transaction",
+        "txn-id-outside-the-name", "P12", "datasource.writer", "BatchWriter._transaction",
         'name = f"spark/{task.query_id}/{topic}/{self.txn_id}"',
         'name = f"spark/{task.query_id}/{topic}/"',
         "two writes of a batch to one topic are one, though each has a name of its own",

@@ -100,7 +100,7 @@ DATASOURCE: Final = (
         "tests/datasource/test_sink.py",
     ),
     Mutant(
-        "txn-id-without-topic", "P12", "datasource.writer", "LogWriter._transaction",
+        "txn-id-without-topic", "P12", "datasource.writer", "BatchWriter._transaction",
         'f"txn/{self.txn_id}/{topic}"',
         'f"txn/{self.txn_id}"',
         "a second topic's write of the same txnId is dropped",

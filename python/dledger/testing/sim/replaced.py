@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.raft.state.quorum_ack_checker import quorum_size
-from dledger.testing.invariants.view import Memory, NodeView
+from dledger.testing.invariants.view import Memory, WatchedNode
 from dledger.testing.sim.cluster import Group, Node, World
 from dledger.testing.sim.damage import Damage
 from dledger.testing.sim.disk import Files
@@ -58,7 +58,7 @@ class Replaced:
         for one in self._returns:
             one.end()
 
-    def _changed(self, view: NodeView) -> None:
+    def _changed(self, view: WatchedNode) -> None:
         for one in self._returns:
             one.changed(view)
 
@@ -97,7 +97,7 @@ class Return:
             self._memory = watch.exchanged(node.name, self._memory)
         self._group.restart_soon(node)
 
-    def changed(self, view: NodeView) -> None:
+    def changed(self, view: WatchedNode) -> None:
         """A node counts others than before, or has an admission in its log."""
         leader = self._group.leader
         if self._over or self._is_parted or leader is None or leader.name != view.name:
