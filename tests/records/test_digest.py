@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.records import digest as module
-from dledger.records.digest import RowsSum, digest, sum_rows
+from dledger.records.digest import RowsSum, digest, mixing, sum_rows, texts
 
 MASK = (1 << 64) - 1
 BASE = 0x9E3779B97F4A7C15
@@ -46,6 +45,16 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
         [{"a": 1, "b": 2}, {"a": 2, "b": 1}, {"a": None, "b": 1}, {"a": None, "b": None}, None],
     ),
 }
+
+
+@pytest.fixture(autouse=True, params=["numpy", "native"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each test runs with and without the extension."""
+    if request.param == "numpy":
+        monkeypatch.setattr(mixing, "native", None)
+    elif mixing.native is None:
+        pytest.skip("the extension could not be compiled here")
+    return str(request.param)
 
 
 def frame(kind: pa.DataType, values: list[Any], name: str = "x") -> pa.RecordBatch:
@@ -159,7 +168,7 @@ LONG_VALUES = st.integers(0, 80_000).map(lambda size: bytes(at % 251 for at in r
 
 @given(st.lists(st.one_of(st.binary(max_size=200), LONG_VALUES), min_size=1, max_size=40))
 def test_hashes_of_bytes_are_those_of_plain_arithmetic(values: list[bytes]) -> None:
-    assert module._hashes(pa.array(values, pa.binary())).tolist() == [reference(value) for value in values]
+    assert texts.hashes_of_bytes(pa.array(values, pa.binary())).tolist() == [reference(value) for value in values]
 
 
 def test_digests_of_rows_are_those_of_plain_arithmetic() -> None:
@@ -175,9 +184,9 @@ def test_digests_of_rows_are_those_of_plain_arithmetic() -> None:
 def test_values_of_one_length_have_the_hashes_of_others(length: int) -> None:
     """They take another way."""
     values = [bytes((at * n + n) % 251 for at in range(length)) for n in range(50)]
-    alone, among_others = (module._hashes(pa.array(some, pa.binary())) for some in (values, [*values, b"other"]))
+    alone, among_others = (texts.hashes_of_bytes(pa.array(some, pa.binary())) for some in (values, [*values, b"other"]))
     assert alone.tolist() == among_others.tolist()[:-1] == [reference(value) for value in values]
-    assert module._hashes(pa.array(values, pa.binary()).slice(20, 9)).tolist() == alone.tolist()[20:29]
+    assert texts.hashes_of_bytes(pa.array(values, pa.binary()).slice(20, 9)).tolist() == alone.tolist()[20:29]
 
 
 def test_two_changes_of_a_sign_are_seen() -> None:
@@ -217,6 +226,6 @@ def test_the_digest_of_known_rows_never_changes() -> None:
 
 def test_a_batch_of_many_long_values_has_the_digest_of_its_rows() -> None:
     """More of them than are hashed at once."""
-    values = [b"%d" % at * (20 + at % 50) for at in range(2 * module.AT_ONCE + 1)]
+    values = [b"%d" % at * (20 + at % 50) for at in range(2 * texts.AT_ONCE + 1)]
     rows = (sum_rows(frame(pa.binary(), [value])) for value in values)
     assert sum_rows(frame(pa.binary(), values)) == functools.reduce(operator.add, rows)
